@@ -19,6 +19,7 @@ class RecreatedTopics:
     def __init__(
         self, parts: ClientParts, owned: OwnedPartitions, committer: Committer, starter: PartitionStarter
     ) -> None:
+        self._topics = parts.settings.subscription.topics  # also those of which other members have all
         self._incarnations = parts.history.incarnations
         self._owned = owned
         self._committer = committer
@@ -30,7 +31,8 @@ class RecreatedTopics:
         BrokerError: no answer. Called by one at a time, with :class:`StartPositions`' lock.
         """
         ours = [one for one in self._owned.table if one.is_ours]
-        self._incarnations.told(await consumer.topic_ids({one.id.topic for one in ours}))
+        topics = {one.id.topic for one in ours}.union(self._topics)
+        self._incarnations.told(await consumer.topic_ids(topics))
         anew = {}
         for one in ours:
             why = self._starter.why_void(one) if one.is_ours else None

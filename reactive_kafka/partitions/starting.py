@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -42,13 +42,16 @@ async def look_at_logs(
 class FirstLook:
     """Which partitions appeared after a client had first looked at its topics: those are read from their beginning.
 
-    Whatever the policy is: ``latest`` would skip what was written before anybody noticed them.
+    Whatever the policy is: ``latest`` would skip what was written before anybody noticed them. So it is with those of a
+    topic that was made anew since.
     """
 
     def __init__(self, parts: ClientParts, *, tells_topics: bool) -> None:
         self._parts = parts
         self._tells_topics = tells_topics  # of several clients that read the same topics one does
-        self._known: set[TopicPartition] | None = None  # None: it has not looked
+        self._incarnations = parts.history.incarnations
+        # partition -> the id of its topic then, None where it is not known; None: it has not looked
+        self._known: dict[TopicPartition, str | None] | None = None
 
     @property
     def is_done(self) -> bool:
@@ -58,11 +61,14 @@ class FirstLook:
     async def new_ones(self, consumer: Consumer, partitions: list[TopicPartition]) -> set[TopicPartition]:
         """Those among these partitions, which are about to be read, that appeared after the first look."""
         if self._known is None:
-            self._known = await self._partitions_there(consumer)
-            self._known.update(partitions)
-        new = set(partitions) - self._known
-        self._known |= new
+            self._known = self._with_ids(await self._partitions_there(consumer) | set(partitions))
+        known, now = self._known, self._with_ids(partitions)
+        new = {one for one in now if one not in known or _differ(known[one], now[one])}
+        known.update({one: id for one, id in now.items() if id is not None or one not in known})
         return new
+
+    def _with_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
+        return {one: self._incarnations.of(one.topic) for one in partitions}
 
     async def look(self, consumer: Consumer) -> None:
         """Note what there is at a first assignment without partitions; what is empty by then is new when it comes.
@@ -73,7 +79,7 @@ class FirstLook:
         if settings.pattern is not None and not there and self._tells_topics:
             self._parts.observer.on(NothingMatches(channel=settings.name, pattern=settings.pattern))
         ends = await consumer.end_offsets(there) if there else {}
-        self._known = {partition for partition, end in ends.items() if end > 0}
+        self._known = self._with_ids(partition for partition, end in ends.items() if end > 0)
 
     async def _partitions_there(self, consumer: Consumer) -> set[TopicPartition]:
         reads, topics = self._parts.settings.subscription.reads, await consumer.topics()
@@ -190,6 +196,10 @@ class PartitionStarter:
                 reason=reason,
             )
         )
+
+
+def _differ(then: str | None, now: str | None) -> bool:
+    return then is not None and now is not None and then != now
 
 
 def _passed(stored: int | None, start: int) -> int | None:

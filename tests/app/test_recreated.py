@@ -196,3 +196,51 @@ async def test_fail_stops_the_channel_and_names_both_ids() -> None:
             assert part in failed.text()
         assert (told(recorder), seen) == ([], TEN)
     await broker.close()
+
+
+@pytest.mark.parametrize("orders", [{}, {"consumers": 2}, {"assign": ["orders:0"]}])
+@in_virtual_time
+async def test_latest_skips_nothing_of_a_topic_that_is_made_anew_under_a_reader(orders: dict[str, Any]) -> None:
+    recorder, seen, broker = Recorder(), list[bytes](), make_broker()
+    app = noting_app(recorder, seen, auto_offset_reset="latest", **orders)
+    async with running(app, broker=broker):
+        fill(broker, TEN)
+        await until(lambda: seen == TEN)
+        recreate(broker, new_values(50))
+        await until_all_of(seen, new_values(50))
+    await broker.close()
+
+
+@pytest.mark.parametrize("count", [3, 10, 50])
+@in_virtual_time
+async def test_a_member_that_was_out_of_its_group_meanwhile_skips_nothing(count: int) -> None:
+    """Row W5 of the faults: the member hears late that it is out, and reads on until then."""
+    recorder, seen, broker = Recorder(), list[bytes](), make_broker()
+    fill(broker, TEN)
+    app = noting_app(recorder, seen, auto_offset_reset="latest")
+    async with running(app, broker=broker) as test:
+        fill(broker, [b"last"])
+        await until(lambda: seen == [b"last"])
+        [member] = broker.members("billing")
+        broker.expire("billing", member, notice_after_s=10)
+        recreate(broker, new_values(count))
+        await until_all_of(seen, new_values(count))
+        assert member not in broker.members("billing")
+        await until(lambda: committed(test) == count, 60)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_seek_after_it_is_no_reason_to_begin_anew_again() -> None:
+    recorder, seen, broker = Recorder(), list[bytes](), make_broker()
+    fill(broker, TEN)
+    app = noting_app(recorder, seen, assign=["orders:0"])
+    async with running(app, broker=broker):
+        await until(lambda: seen == TEN)
+        recreate(broker, new_values(50))
+        await until_all_of(seen, new_values(50))
+        await app.channel("orders").seek(tp(), 48)
+        await until(lambda: seen[-2:] == new_values(50)[48:] and len(seen) == 102)  # 40 of them twice
+        await asyncio.sleep(10)
+        assert len(told(recorder)) == 1
+    await broker.close()
