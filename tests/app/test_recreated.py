@@ -50,7 +50,11 @@ async def until_all_of(seen: list[bytes], values: list[bytes], within_s: float =
 
 
 FOR_GROUPS = [{}, {"consumers": 2}, {"commit_strategy": "latest"}, {"keep_out_of_order_acks": True}]
-STATIC = [{"assign": ["orders:0"]}, {"assign": ["orders:0"], "commit_strategy": "ignore"}]
+STATIC = [
+    {"assign": ["orders:0"]},
+    {"assign": ["orders:0"], "enable_auto_commit": True},
+    {"assign": ["orders:0"], "commit_strategy": "ignore"},
+]
 
 
 @pytest.mark.parametrize("orders", [*FOR_GROUPS, *STATIC])
