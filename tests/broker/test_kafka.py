@@ -53,9 +53,8 @@ class KafkaTestCluster:
 
     async def recreate_topic(self, topic: str, partitions: int) -> None:
         await self._admin.delete_topics([topic])
-        async with asyncio.timeout(20):
-            while (await self._admin.create_topics([NewTopic(topic, partitions, 1)])).topic_errors[0][1]:  # noqa: ASYNC110
-                await asyncio.sleep(0.1)  # the deletion goes on after it was confirmed
+        answer = await self._admin.create_topics([NewTopic(topic, partitions, 1)])
+        assert answer.topic_errors[0][1] in (0, 36)  # a member that asked for it was faster: the broker has made it
 
     async def delete_records(self, partition: TopicPartition, before: int) -> None:
         await self._admin.delete_records({aiokafka.TopicPartition(*partition): RecordsToDelete(before)})
