@@ -100,6 +100,12 @@ class Questions(Protocol):
     async def topics(self) -> dict[str, list[TopicPartition]]:
         """topic -> its partitions, as the cluster knows them now; asking creates none."""
 
+    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        """topic -> the id of its incarnation, of those that exist: one that was deleted and made anew has another.
+
+        Empty where the brokers tell none (Kafka before 2.8). Asking creates no topic.
+        """
+
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         """partition -> offset of the first record still in the log.
 

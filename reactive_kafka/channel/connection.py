@@ -184,6 +184,7 @@ class Connection:
                 sight = await consumer.look(self._starts.table.ours)
                 self.reach.found(sight, asked_at, self._clock.monotonic())
                 await self._fetcher.ask_ends(consumer)
+                await self._starts.look_at_topics()
             except BrokerError:
                 pass  # only the lag of some is old meanwhile; the next check says whether a broker is there
 

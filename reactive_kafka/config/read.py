@@ -128,7 +128,7 @@ def exposure_of(path: str) -> str | None:
         who = "its group"
     else:
         return None
-    return f"{who} may read or write it (its mode is {mode:04o}): chmod 600"
+    return f"{who} may read or write it (its mode is {mode:04o}): chmod 600 {path!r}"
 
 
 def read_secret(path: str) -> str:

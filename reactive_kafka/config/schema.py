@@ -45,6 +45,7 @@ OnUnreadable = Literal["wait", "skip", "fail"]
 OnPoison = Literal["fail", "pause-partition", "dead-letter-queue", "warn"]
 Ordering = Literal["partition", "key", "unordered"]
 AckMode = Literal["post", "manual", "pre", "none"]
+OnRecreatedTopic = Literal["beginning", "fail"]
 OffsetReset = Literal["latest", "earliest", "none"]
 MetadataStrategy = Literal["current", "exact"]
 
@@ -88,6 +89,11 @@ class IncomingSettings:
         choice(*get_args(OffsetReset)),
         "latest",
         "Where to start if the group has no committed position; `none` is an error.",
+    )
+    on_recreated_topic: OnRecreatedTopic = setting(
+        choice(*get_args(OnRecreatedTopic)),
+        "beginning",
+        "What a topic does that was deleted and made anew: it is read from its beginning, or stops the channel.",
     )
     value_deserializer: str | None = setting(FORMAT, None, "How values are read; default: by the handler's annotation.")
     key_deserializer: str | None = setting(FORMAT, None, "How keys are read; default: bytes.")

@@ -88,7 +88,7 @@ OFFSET_METADATA_UNITS = _gauge("offset_metadata_units", "units", _PARTITION,
 UNSYNCED_AGE = _gauge("checkpoint_unsynced_age_seconds", "seconds", _CHANNEL,
     "How long something has been settled without being in the checkpoint store; 0: it has everything.")
 OFFSET_RESETS = _counter("offset_resets_total", "partitions", (*_CHANNEL, "to"),
-    "Partitions whose position was set by auto_offset_reset, by target.")
+    "Partitions whose position was set by auto_offset_reset or on_recreated_topic, by target.")
 UNREADABLE_OFFSETS = _counter("unreadable_offsets_total", "offsets", (*_CHANNEL, "policy"),
     "Offsets in batches that could not be read, each batch once, by on_unreadable: wait, skip, fail.")
 ABANDONED_HANDLERS = _gauge("abandoned_handlers", "calls", _CHANNEL,

@@ -12,6 +12,7 @@ from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice, Partition, PartitionState
 from reactive_kafka.partitions.parts import ClientParts
+from reactive_kafka.partitions.recreated import RecreatedTopics
 from reactive_kafka.partitions.start import Start, Where
 from reactive_kafka.partitions.starting import FirstLook, PartitionStarter, look_at_logs
 from reactive_kafka.records import Committed, TopicPartition
@@ -38,6 +39,7 @@ class StartPositions:
         self._resumed = resumed  # called when partitions were retained, and what waited in them may be taken again
         self._observer = parts.observer
         self._starter = PartitionStarter(parts, owned, fail)
+        self._recreated = RecreatedTopics(parts, owned, committer, self._starter)
         self._first_look = FirstLook(parts, tells_topics=tells_topics)
         self._one_at_a_time = asyncio.Lock()
         self._told: PositionsUnknown | None = None
@@ -75,6 +77,7 @@ class StartPositions:
 
     async def _find_all(self, consumer: Consumer) -> None:
         """Start wherever reading has not; once more where somebody sought while the broker was asked."""
+        await self._recreated.look(consumer)
         await self._look_back(consumer)
         for one in self.table:  # the hooks have run: go on where it stood, if nothing else was chosen
             if one.state is PartitionState.RETAINED and one.is_open and one.choice is None:
@@ -204,6 +207,15 @@ class StartPositions:
                 self.table.move(one, "read")
                 flows[one.id] = start.position
         consumer.start_at(flows)
+
+    async def look_at_topics(self) -> None:
+        """Begin anew where a topic was deleted and made anew: what is known of its partitions is of other records.
+
+        Its log may be longer by now than the position, so that nothing else would tell. BrokerError: no answer.
+        """
+        if (consumer := self.consumer) is not None:
+            async with self._one_at_a_time:
+                await self._recreated.look(consumer)
 
     async def reset(self, partition: TopicPartition, position: int) -> None:
         """The position of a partition is not in its log any more: start where the policy says, with a new tracker.

@@ -14,6 +14,7 @@ from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import DurationHistogram
+from reactive_kafka.partitions.incarnations import Incarnations
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger
@@ -30,6 +31,7 @@ class AssignmentFacts:
     abandoned: int = 0
     replays_avoided: int = 0  # records that were not delivered again, because their acks had been kept
     duplicates_dropped: int = 0
+    incarnations: Incarnations = field(default_factory=Incarnations)  # of the topics that were read
 
     def dropped(self, records: int) -> None:
         """Records were settled without their handler, because the checkpoint store had them already."""

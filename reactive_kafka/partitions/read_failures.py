@@ -51,6 +51,7 @@ class ReadFailures:
         one = self._table.get(partition)
         if isinstance(error, OffsetOutOfRangeError):
             try:
+                await self._starts.look_at_topics()  # a topic made anew is none of auto_offset_reset's
                 await self._starts.reset(partition, error.offset)
                 if one is not None:
                     one.end = None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -42,13 +42,16 @@ async def look_at_logs(
 class FirstLook:
     """Which partitions appeared after a client had first looked at its topics: those are read from their beginning.
 
-    Whatever the policy is: ``latest`` would skip what was written before anybody noticed them.
+    Whatever the policy is: ``latest`` would skip what was written before anybody noticed them. So it is with those of a
+    topic that was made anew since.
     """
 
     def __init__(self, parts: ClientParts, *, tells_topics: bool) -> None:
         self._parts = parts
         self._tells_topics = tells_topics  # of several clients that read the same topics one does
-        self._known: set[TopicPartition] | None = None  # None: it has not looked
+        self._incarnations = parts.history.incarnations
+        # partition -> the id of its topic then, None where it is not known; None: it has not looked
+        self._known: dict[TopicPartition, str | None] | None = None
 
     @property
     def is_done(self) -> bool:
@@ -58,11 +61,14 @@ class FirstLook:
     async def new_ones(self, consumer: Consumer, partitions: list[TopicPartition]) -> set[TopicPartition]:
         """Those among these partitions, which are about to be read, that appeared after the first look."""
         if self._known is None:
-            self._known = await self._partitions_there(consumer)
-            self._known.update(partitions)
-        new = set(partitions) - self._known
-        self._known |= new
+            self._known = self._with_ids(await self._partitions_there(consumer) | set(partitions))
+        known, now = self._known, self._with_ids(partitions)
+        new = {one for one in now if one not in known or _differ(known[one], now[one])}
+        known.update({one: id for one, id in now.items() if id is not None or one not in known})
         return new
+
+    def _with_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
+        return {one: self._incarnations.of(one.topic) for one in partitions}
 
     async def look(self, consumer: Consumer) -> None:
         """Note what there is at a first assignment without partitions; what is empty by then is new when it comes.
@@ -73,7 +79,7 @@ class FirstLook:
         if settings.pattern is not None and not there and self._tells_topics:
             self._parts.observer.on(NothingMatches(channel=settings.name, pattern=settings.pattern))
         ends = await consumer.end_offsets(there) if there else {}
-        self._known = {partition for partition, end in ends.items() if end > 0}
+        self._known = self._with_ids(partition for partition, end in ends.items() if end > 0)
 
     async def _partitions_there(self, consumer: Consumer) -> set[TopicPartition]:
         reads, topics = self._parts.settings.subscription.reads, await consumer.topics()
@@ -94,7 +100,9 @@ class PartitionStarter:
     ) -> Start | None:
         """Track a partition from where somebody chose, or from what the group has; None: nobody may choose."""
         stored = None if found is None else found.offset
-        if choice is not None:
+        if choice is not None and choice.void is not None:
+            start = self.start_anew(one, choice.void, log)
+        elif choice is not None:
             start = self.start_where_chosen(one, stored, choice.where, log)
         else:
             start = self._start(one, stored, stored, log, is_new=is_new)
@@ -121,7 +129,33 @@ class PartitionStarter:
         if start is not None:
             committed = _passed(stored, start.position)
             tracker = OffsetTracker(one.id, start.position, committed=committed, commit_start=start.commit)
-            self._owned.start(one, tracker)
+            self._track(one, tracker)
+        return start
+
+    def _track(self, one: Partition, tracker: OffsetTracker, *, stored: int | None = None) -> None:
+        self._owned.start(one, tracker, stored=stored)
+        one.topic_id = self._parts.history.incarnations.reads(one.id)
+
+    def why_void(self, one: Partition) -> str | None:
+        """Why what is known of a partition, or where a restart goes on, is none of its topic as it is now, if so."""
+        known, choice = self._parts.history.incarnations, one.choice
+        if choice is not None:
+            return known.why_void(one.id.topic, known.last_read(one.id)) if choice.is_resumed else None
+        if one.topic_id is None and one.tracker is not None:  # no broker had told it when reading began
+            one.topic_id = known.reads(one.id)
+        return known.why_void(one.id.topic, one.topic_id)
+
+    def start_anew(self, one: Partition, why: str, log: Log) -> Start | None:
+        """Track a partition of a topic that was made anew, from its beginning; None: the channel is to fail."""
+        if self._settings.on_recreated_topic == "fail":
+            self._fail(_made_anew(self._settings.name, one.id, why))
+            return None
+        was_at = None if one.tracker is None else one.tracker.position
+        start = Start(log.start, "earliest", commit=True)
+        one.sought = one.chosen = None
+        # Committed at once, and back: whoever comes after a crash would read on at a position of the old incarnation.
+        self._track(one, OffsetTracker(one.id, start.position, commit_start=True))
+        self._tell_reset(one.id, was_at, start, reason=why)
         return start
 
     def start_where_chosen(self, one: Partition, stored: int | None, where: Where, log: Log) -> Start | None:
@@ -133,7 +167,7 @@ class PartitionStarter:
             # the group has is kept beside the tracker, so that a rebalance before that commit does not undo the seek.
             tracker = OffsetTracker(one.id, start.position, committed=_passed(stored, start.position))
             tracker.uncommitted_from = start.position
-            self._owned.start(one, tracker, stored=stored)
+            self._track(one, tracker, stored=stored)
         return start
 
     def _decide(self, partition: TopicPartition, wanted: int | None, log: Log, *, is_new: bool = False) -> Start | None:
@@ -142,19 +176,30 @@ class PartitionStarter:
         except NoPositionError:
             self._fail(_no_position(self._settings.name, partition, wanted, log))
             return None
-        if start.reset is not None:
-            self._parts.history.resets[start.reset] += 1
-            self._parts.observer.on(
-                OffsetReset(
-                    channel=self._settings.name,
-                    partition=partition,
-                    from_offset=wanted,
-                    to_offset=start.position,
-                    to=start.reset,
-                    skipped=start.lost if wanted is not None else None,
-                )
-            )
+        self._tell_reset(partition, wanted, start)
         return start
+
+    def _tell_reset(
+        self, partition: TopicPartition, wanted: int | None, start: Start, reason: str | None = None
+    ) -> None:
+        if start.reset is None:
+            return
+        self._parts.history.resets[start.reset] += 1
+        self._parts.observer.on(
+            OffsetReset(
+                channel=self._settings.name,
+                partition=partition,
+                from_offset=wanted,
+                to_offset=start.position,
+                to=start.reset,
+                skipped=start.lost if wanted is not None else None,
+                reason=reason,
+            )
+        )
+
+
+def _differ(then: str | None, now: str | None) -> bool:
+    return then is not None and now is not None and then != now
 
 
 def _passed(stored: int | None, start: int) -> int | None:
@@ -167,6 +212,13 @@ def _no_position(channel: str, partition: TopicPartition, wanted: int | None, lo
     return FatalBrokerError(
         f"channel {channel!r}: {partition} has {had}, its log goes from {log.start} to {log.end}, and "
         "auto_offset_reset = 'none' lets nobody choose: set a position, or auto_offset_reset = 'earliest' or 'latest'"
+    )
+
+
+def _made_anew(channel: str, partition: TopicPartition, why: str) -> FatalBrokerError:
+    return FatalBrokerError(
+        f"channel {channel!r}: {partition} cannot be read on: {why}. on_recreated_topic = 'fail' lets nobody choose: "
+        "set the group's position and restart, or have it read from its beginning: on_recreated_topic = 'beginning'"
     )
 
 

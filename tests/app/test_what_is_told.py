@@ -159,7 +159,7 @@ async def test_a_secret_file_that_others_may_read_is_told_at_the_start(
         pass
     (told,) = (record for record in caplog.records if "password" in record.getMessage())
     assert (told.levelname, told.name) == ("WARNING", "reactive_kafka")
-    assert f"sasl_plain_password_file = '{secret}': everybody on this machine" in told.getMessage()
+    assert told.getMessage().endswith(f"chmod 600 '{secret}'")
 
 
 @in_virtual_time

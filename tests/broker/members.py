@@ -25,6 +25,9 @@ class Cluster(Protocol):
     async def create_topic(self, partitions: int, prefix: str = "topic") -> str:
         """A new topic; returns its name: the prefix, a hyphen and eight letters and digits."""
 
+    async def recreate_topic(self, topic: str, partitions: int) -> None:
+        """Delete a topic, and make it anew."""
+
     async def delete_records(self, partition: TopicPartition, before: int) -> None:
         """Move the log's start."""
 

@@ -16,6 +16,7 @@ from reactive_kafka.errors import BrokerError, FatalBrokerError, MissingExtraErr
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import CommitContract, ProducingContract, ReadingContract, group
 from tests.broker.contract_assignments import AutoCommitContract, InspectorContract, PatternContract, StaticContract
+from tests.broker.contract_topic_ids import QuietTopicIdContract
 from tests.broker.contract_writing import WritingContract
 from tests.broker.members import fill, joined
 
@@ -36,6 +37,9 @@ class EmbeddedCluster:
         topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
         self._broker.create_topic(topic, partitions)
         return topic
+
+    async def recreate_topic(self, topic: str, partitions: int) -> None:
+        raise NotImplementedError
 
     async def delete_records(self, partition: TopicPartition, before: int) -> None:
         raise NotImplementedError
@@ -69,6 +73,10 @@ class TestContract(ReadingContract, CommitContract, ProducingContract):
 
 class TestWriting(WritingContract):
     """Batches."""
+
+
+class TestTopicIds(QuietTopicIdContract):
+    """What it tells of the incarnations of its topics."""
 
 
 class TestAssignments(StaticContract, PatternContract, AutoCommitContract, InspectorContract):

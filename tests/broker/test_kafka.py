@@ -24,6 +24,7 @@ from tests.broker.contract_assignments import (
     StaticContract,
     TimesContract,
 )
+from tests.broker.contract_topic_ids import TopicIdContract
 from tests.broker.contract_transactions import FencingContract, PositionsContract, TransactionContract
 from tests.broker.contract_writing import WritingContract
 from tests.broker.members import inspecting, producing
@@ -49,6 +50,11 @@ class KafkaTestCluster:
         topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
         await self._admin.create_topics([NewTopic(topic, partitions, 1)])
         return topic
+
+    async def recreate_topic(self, topic: str, partitions: int) -> None:
+        await self._admin.delete_topics([topic])
+        answer = await self._admin.create_topics([NewTopic(topic, partitions, 1)])
+        assert answer.topic_errors[0][1] in (0, 36)  # a member that asked for it was faster: the broker has made it
 
     async def delete_records(self, partition: TopicPartition, before: int) -> None:
         await self._admin.delete_records({aiokafka.TopicPartition(*partition): RecordsToDelete(before)})
@@ -88,6 +94,10 @@ class TestContract(ReadingContract, CommitContract, ProducingContract, GroupCont
 
 class TestWriting(WritingContract):
     """Batches."""
+
+
+class TestTopicIds(TopicIdContract):
+    """What the broker tells of the incarnations of its topics."""
 
 
 class TestTransactions(TransactionContract, FencingContract, PositionsContract):

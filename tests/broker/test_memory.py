@@ -19,6 +19,7 @@ from tests.broker.contract_assignments import (
     StaticContract,
     TimesContract,
 )
+from tests.broker.contract_topic_ids import TopicIdContract
 from tests.broker.contract_transactions import FencingContract, PositionsContract, TransactionContract
 from tests.broker.contract_writing import WritingContract
 
@@ -38,6 +39,10 @@ class MemoryCluster:
         topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
         self.broker.create_topic(topic, partitions)
         return topic
+
+    async def recreate_topic(self, topic: str, partitions: int) -> None:
+        self.broker.delete_topic(topic)
+        self.broker.create_topic(topic, partitions)
 
     async def delete_records(self, partition: TopicPartition, before: int) -> None:
         self.broker.delete_records(partition, before)
@@ -60,6 +65,10 @@ class TestContract(ReadingContract, CommitContract, ProducingContract, GroupCont
 
 class TestWriting(WritingContract):
     """Batches."""
+
+
+class TestTopicIds(TopicIdContract):
+    """What the broker tells of the incarnations of its topics."""
 
 
 class TestTransactions(TransactionContract, FencingContract, PositionsContract):

@@ -14,6 +14,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.aiokafka.closing import cancel
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, our_keys, theirs, within
+from reactive_kafka.broker.aiokafka.topic_ids import topic_ids
 from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 
@@ -40,6 +41,9 @@ class Questions:
             topic: [TopicPartition(topic, number) for number in sorted(known.partitions_for_topic(topic) or ())]
             for topic in sorted(known.topics())
         }
+
+    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+        return await topic_ids(self.client._client, topics, self.deadline_s)
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         await self._check_existence(partitions)

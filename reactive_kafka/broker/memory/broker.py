@@ -3,54 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from typing import Literal
 
-from reactive_kafka.broker.client import Connector, Consumer, Written
+from reactive_kafka.broker.client import Connector, Written
 from reactive_kafka.broker.memory import sessions
-from reactive_kafka.broker.memory.clients import MemoryConsumer, MemoryInspector
+from reactive_kafka.broker.memory.connector import MemoryConnector
 from reactive_kafka.broker.memory.member import CooperativeMember, Member
 from reactive_kafka.broker.memory.positions import CommitEntry
-from reactive_kafka.broker.memory.producer import MemoryProducer
 from reactive_kafka.broker.memory.rules import MemoryRecord, PartitionLog, Spoiled
 from reactive_kafka.broker.memory.state import Call, Hold, MemoryState, Request, Step
-from reactive_kafka.broker.memory.transactions import MemoryTransactionalProducer
-from reactive_kafka.broker.passing import committing
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.errors import BrokerError, RejectedRecordError
 from reactive_kafka.records import Committed, HeaderPairs, RecordBytes, TopicPartition
-from reactive_kafka.subscription import Subscription
 from reactive_kafka.wire import record_problem
 
 AssignmentKind = Literal["eager", "cooperative"]
-
-
-class MemoryConnector:
-    """Makes the clients of one in-memory broker."""
-
-    def __init__(self, state: MemoryState, kind: type[Member]) -> None:
-        self._state = state
-        self._kind = kind
-
-    def consumer(
-        self, *, name: str, subscription: Subscription, group_id: str | None, properties: Mapping[str, object]
-    ) -> Consumer:
-        return committing(MemoryConsumer(self._state, self._kind, name, subscription, group_id, properties), properties)
-
-    def producer(self, *, name: str, properties: Mapping[str, object]) -> MemoryProducer:
-        return MemoryProducer(self._state, properties)
-
-    def transactional_producer(
-        self, *, name: str, transactional_id: str, properties: Mapping[str, object]
-    ) -> MemoryTransactionalProducer:
-        return MemoryTransactionalProducer(self._state, transactional_id, properties)
-
-    def inspector(self, *, properties: Mapping[str, object]) -> MemoryInspector:
-        return MemoryInspector(self._state, properties)
-
-    async def close(self) -> None:
-        """Nothing: the broker belongs to whoever made it, and may serve others."""
 
 
 class _Topics:

@@ -7,6 +7,7 @@ import zlib
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Literal, TypeVar
 
 from reactive_kafka.broker.client import Written
@@ -18,7 +19,7 @@ from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBro
 from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.subscription import Subscription
 
-Question = Literal["committed", "beginning_offsets", "end_offsets", "offsets_for_times", "topics", "check"]
+Question = Literal["committed", "beginning_offsets", "end_offsets", "offsets_for_times", "topics", "topic_ids", "check"]
 Transactional = Literal["claim", "add_group", "commit_in", "end"]
 Request = Question | Transactional | Literal["start", "commit", "send", "partitions", "create_topic", "describe_group"]
 Call = Request | Literal["poll"]
@@ -182,6 +183,8 @@ class MemoryState:
         self.default_partitions = default_partitions
         self.auto_create = auto_create
         self.logs: dict[str, list[PartitionLog]] = {}
+        self.ids: dict[str, str] = {}  # of the topics that exist; one that is made anew gets another
+        self._numbers = count(1)
         self.groups: dict[str, Group] = {}
         self.transactions = Coordinator(self)
         self.faults = Faults()
@@ -195,12 +198,15 @@ class MemoryState:
 
     def create(self, topic: str, partitions: int) -> None:
         logs = self.logs.setdefault(topic, [])
+        if topic not in self.ids:
+            self.ids[topic] = f"id-{next(self._numbers)}"
         logs.extend(PartitionLog() for _ in range(partitions - len(logs)))
         self._rebalance_readers_of(topic)
         self.changed.notify()
 
     def delete(self, topic: str) -> None:
         self.logs.pop(topic, None)
+        self.ids.pop(topic, None)
         for group in self.groups.values():
             group.positions.forget(topic)
         self._rebalance_readers_of(topic)

@@ -145,17 +145,22 @@ class LeadersBack(ChannelEvent):
 
 @event(level="warning")
 class OffsetReset(PartitionEvent):
-    """``auto_offset_reset`` chose the position: nothing was committed, or the log no longer holds it."""
+    """``auto_offset_reset`` chose the position: nothing was committed, or the log no longer holds it.
+
+    Or ``on_recreated_topic`` did: then there is a *reason*.
+    """
 
     from_offset: int | None  # None: nothing was committed
     to_offset: int
     to: str  # earliest, latest
     skipped: int | None = None  # records passed over unread; None: not known
+    reason: str | None = None  # why what was committed is void; None: auto_offset_reset chose
 
     def text(self) -> str:
         start = "nothing committed" if self.from_offset is None else f"offset {self.from_offset}"
         skipped = f", {self.skipped} records skipped" if self.skipped else ""
-        return f"{self.partition} was reset to {self.to}: {start} -> offset {self.to_offset}{skipped}"
+        why = "" if self.reason is None else f"; {self.reason}"
+        return f"{self.partition} was reset to {self.to}: {start} -> offset {self.to_offset}{skipped}{why}"
 
 
 @event(level="error")

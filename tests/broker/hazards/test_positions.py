@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import time
+from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
@@ -193,3 +199,48 @@ async def test_h11_a_topic_recreated_under_a_running_reader_is_noticed_and_nothi
         await until(lambda: after(diary)[10:] == ["new-0", "new-1"], "the new log is handled from its beginning")
         await until(lambda: diary.committed().get(0) == 2, "and committed")
         assert diary.facts.resets["earliest"] > resets
+
+
+async def test_h11_a_topic_recreated_with_more_records_than_the_position_is_read_from_its_beginning(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    """Row F6 of the faults: the reader hangs meanwhile, and finds its position in the new log, which is longer."""
+    topic = await cluster.create_topic(1)
+    await fill(cluster, topic, {0: TEN})
+    async with running(cluster.bootstrap_servers, topic, group) as diary:
+        await until(lambda: diary.committed() == {0: 10}, "it reads")
+        in_new = [f"new-{number}" for number in range(60)]
+        await blocking_the_loop(lambda: recreated_elsewhere(cluster.bootstrap_servers, topic, in_new))
+        await until(lambda: set(in_new) <= set(after(diary)), "all of the new log is handled")
+        await until(lambda: diary.committed() == {0: 60}, "and committed")
+        [reset] = [event for event in diary.of(OffsetReset) if event.reason is not None]
+        assert reset.to_offset == 0
+        assert (reset.from_offset or 0) <= 60
+        assert diary.facts.resets["earliest"] == 2
+
+
+async def blocking_the_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+    """Do something in another thread, and let nothing run in this one until it is done."""
+    with ThreadPoolExecutor(1) as elsewhere:
+        began = time.monotonic()
+        elsewhere.submit(asyncio.run, work()).result()
+        assert time.monotonic() - began > 0.1  # that long this loop has hung
+
+
+async def recreated_elsewhere(bootstrap_servers: str, topic: str, values: list[str]) -> None:
+    """Delete a topic, make it anew with one partition, and fill that."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.delete_topics([topic])
+        while (await admin.create_topics([NewTopic(topic, 1, 1)])).topic_errors[0][1]:  # noqa: ASYNC110
+            await asyncio.sleep(0.1)  # the deletion goes on after it was confirmed
+    finally:
+        await admin.close()
+    producer = aiokafka.AIOKafkaProducer(bootstrap_servers=bootstrap_servers)
+    await producer.start()
+    try:
+        for value in values:
+            await producer.send_and_wait(topic, value.encode(), partition=0)
+    finally:
+        await producer.stop()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import struct
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
@@ -190,16 +193,37 @@ async def test_h9_naive_batch_of_a_few_kilobytes_blocks_the_loop_and_fills_the_m
         assert time.monotonic() - began > 0.1  # in which no heartbeat is sent
 
 
-async def test_h9_a_bomb_is_delivered_the_loop_says_that_it_was_late_and_work_goes_on(rig: Rig, group: str) -> None:
+async def test_h9_a_bomb_is_unpacked_beside_the_loop_and_work_goes_on(rig: Rig, group: str) -> None:
     """Row F10 of the faults."""
     partition = TopicPartition(await rig.create_topic(1), 0)
     await write_a_bomb(rig, partition)  # before: to pack it blocks this loop, too
     await fill(rig, partition.topic, {0: ["after"]})
-    async with running(rig.bootstrap_servers, partition.topic, group) as diary:
-        await until(lambda: diary.committed() == {0: 2}, "both are handled and committed")
+    pauses = list[float]()
+    for reader in range(3):  # whatever else the machine does may hold up one of them
+        async with running(rig.bootstrap_servers, partition.topic, f"{group}-{reader}") as diary, turning() as turns:
+            await until(lambda: diary.committed() == {0: 2}, "both are handled and committed")
+            assert diary.facts.rebalances["assigned"] == 1
         assert [len(payload) for payload in diary.handled] == [UNPACKED_BYTES, len("after")]
-        await until(lambda: diary.app.facts().loop_lag_s > 0.05, "the loop's lateness is told", within_s=1)
-        assert diary.facts.rebalances["assigned"] == 1
+        pauses.append(max(map(float.__sub__, turns[1:], turns)))
+    packed = gzip.compress(bytes(UNPACKED_BYTES), 1)
+    began = time.monotonic()
+    assert len(gzip.decompress(packed)) == UNPACKED_BYTES
+    assert min(pauses) < time.monotonic() - began
+
+
+@asynccontextmanager
+async def turning() -> AsyncIterator[list[float]]:
+    """Notes when the loop had a turn, by the monotonic clock."""
+    turns = list[float]()
+
+    async def turn() -> None:
+        while True:
+            turns.append(time.monotonic())
+            await asyncio.sleep(0.01)
+
+    task = asyncio.create_task(turn())
+    yield turns
+    task.cancel()
 
 
 # -- A batch that does not fit: the client would skip the first offset of it

@@ -1,0 +1,48 @@
+"""Which incarnation of its topic a position belongs to: a topic that is deleted and made anew gets another id. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from reactive_kafka.records import TopicPartition
+
+
+class Incarnations:
+    """The ids of topics, as far as brokers have told them to the clients of one channel; through its restarts."""
+
+    def __init__(self) -> None:
+        self._now: dict[str, str] = {}
+        self._past: dict[str, set[str]] = {}
+        self._read: dict[TopicPartition, str] = {}  # of which incarnation each partition was read last
+
+    def told(self, ids: Mapping[str, str]) -> None:
+        """A broker has told these. One that has not heard of the newest incarnation tells nothing new."""
+        for topic, told in ids.items():
+            past, before = self._past.setdefault(topic, set()), self._now.get(topic)
+            if told in past:
+                continue
+            if before not in (None, told):
+                past.add(before)
+            self._now[topic] = told
+
+    def of(self, topic: str) -> str | None:
+        """The id of a topic; None: nobody has told one."""
+        return self._now.get(topic)
+
+    def reads(self, partition: TopicPartition) -> str | None:
+        """A partition is read from here on: of which incarnation; None: it is not known."""
+        now = self._now.get(partition.topic)
+        if now is not None:
+            self._read[partition] = now
+        return now
+
+    def last_read(self, partition: TopicPartition) -> str | None:
+        """Of which incarnation a partition was read last by this channel; None: it is not known."""
+        return self._read.get(partition)
+
+    def why_void(self, topic: str, belongs_to: str | None) -> str | None:
+        """Why a position of the incarnation that it *belongs to* says nothing of the topic as it is now, if so."""
+        now = self._now.get(topic)
+        if now is None or belongs_to is None or now == belongs_to:
+            return None
+        return f"topic {topic!r} was deleted and made anew: its id was {belongs_to}, and is {now}"
