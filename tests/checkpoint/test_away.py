@@ -411,7 +411,7 @@ async def test_a_locked_file_of_sqlite_is_away_until_it_is_unlocked(tmp_path: Pa
     other = sqlite3.connect(tmp_path / "offsets.db", isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")
     for call in (store.read(group, [ORDERS]), store.write(group, NEXT)):
-        with pytest.raises(StoreAwayError, match="database is locked|did not answer in time"):
+        with pytest.raises(StoreAwayError, match=r"database is locked|did not answer in time"):
             await call
     other.execute("ROLLBACK")
     other.close()
