@@ -47,7 +47,13 @@ class ChannelConsumer:
         self._parts = parts
         self.signals = ClientSignals(signals)
         self._scopes: list[anyio.CancelScope] = []
-        policy = MetadataPolicy(_is_exact(settings), settings.keep_out_of_order_acks, parts.commits.room)
+        policy = MetadataPolicy(
+            is_exact=_is_exact(settings),
+            keeps_acks=settings.keep_out_of_order_acks,
+            # Kafka drops the positions of a topic with it. A store does not.
+            tells_topic=settings.checkpoint is not None and not role.is_for_retries,
+            room=parts.commits.room,
+        )
         starts = _starts(settings, parts.resume)
         self.table = PartitionTable(is_static=bool(settings.assign), policy=policy, starts=starts)
         self.engine = CommitEngine(role.strategy, self.table, hook.is_in_transaction)

@@ -15,6 +15,7 @@ from reactive_kafka.broker.passing import CommittingConsumer, Passing
 from reactive_kafka.checkpoint.owned_row import Share, committed_of
 from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.checkpoint.store import Checkpoint, Write
+from reactive_kafka.commit.metadata.codec import as_in_kafka
 from reactive_kafka.errors import (
     BrokerError,
     MetadataTooLargeError,
@@ -151,7 +152,7 @@ class CheckpointConsumer(CommittingConsumer):
         fenced = [one for one in partitions if one in rows and self._share(one).fenced_for(now) is not None]
         stored = {one: at for one in fenced if (at := committed_of(rows[one])) is not None}
         if stored and self._has_group:
-            await self._inner.commit(stored, self._generation)
+            await self._send(stored)
         writes = {one: _taken(rows.get(one), in_kafka.get(one)) for one in partitions}
         if not all(self._share(one).may_claim for one in partitions):
             raise NotOwnerError("the assignment is over")
@@ -211,8 +212,9 @@ class CheckpointConsumer(CommittingConsumer):
             self._shares[partition].in_kafka = at
 
     async def _send(self, moved: Mapping[TopicPartition, Committed]) -> None:
+        told = {one: Committed(at.offset, as_in_kafka(at.metadata, at.offset)) for one, at in moved.items()}
         try:
-            await self._inner.commit(moved, self._generation)
+            await self._inner.commit(told, self._generation)
         except MetadataTooLargeError:  # the store has the string; Kafka needs only the position
             plain = {partition: Committed(at.offset) for partition, at in moved.items()}
             await self._inner.commit(plain, self._generation)

@@ -41,8 +41,11 @@ class Incarnations:
         return self._read.get(partition)
 
     def why_void(self, topic: str, belongs_to: str | None) -> str | None:
-        """Why a position of the incarnation that it *belongs to* says nothing of the topic as it is now, if so."""
+        """Why a position of the incarnation that it *belongs to* says nothing of the topic as it is now, if so.
+
+        Of the id that a position belongs to the beginning is enough: no more is stored.
+        """
         now = self._now.get(topic)
-        if now is None or belongs_to is None or now == belongs_to:
+        if now is None or belongs_to is None or now.startswith(belongs_to):
             return None
         return f"topic {topic!r} was deleted and made anew: its id was {belongs_to}, and is {now}"

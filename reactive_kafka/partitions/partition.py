@@ -95,7 +95,7 @@ class Partition:
     __slots__ = (
         "assignment", "behind", "chosen", "end", "generation", "has_hooks", "holds", "id", "is_open", "is_paused",
         "is_void", "lane", "left_out_in", "left_out_since", "metadata", "silent", "sought", "state", "stored",
-        "topic_id", "tracker", "unknown", "unreadable",
+        "tracker", "unknown", "unreadable",
     )  # fmt: skip
 
     def __init__(self, id: TopicPartition, policy: MetadataPolicy, chosen: Choice | None = None) -> None:
@@ -105,7 +105,6 @@ class Partition:
         self.generation = -1  # in which it was ours last
         self.tracker: OffsetTracker | None = None  # none before reading has started
         self.lane: Lane | None = None  # there is one as long as there is a tracker
-        self.topic_id: str | None = None  # of the incarnation that is read; None: not known
         # commits
         self.stored: int | None = None  # the group's position, as far as is known; None: none, or none of the log's
         self.behind = range(0)  # positions that may be stored for a place that was left by a seek

@@ -100,8 +100,9 @@ class PartitionStarter:
     ) -> Start | None:
         """Track a partition from where somebody chose, or from what the group has; None: nobody may choose."""
         stored = None if found is None else found.offset
-        if choice is not None and choice.void is not None:
-            start = self.start_anew(one, choice.void, log)
+        void = self._why_left_void(one.id, found) if choice is None else choice.void
+        if void is not None:
+            start = self.start_anew(one, void, log, stored)
         elif choice is not None:
             start = self.start_where_chosen(one, stored, choice.where, log)
         else:
@@ -113,6 +114,13 @@ class PartitionStarter:
             was_reset = start.reset is not None
             hand_on(self._parts, one.tracker, found, log.end, was_reset=was_reset, is_resumed=choice is not None)
         return start
+
+    def _why_left_void(self, partition: TopicPartition, found: Committed | None) -> str | None:
+        """Why a position that the last owner has left says nothing of the topic as it is now, if so."""
+        if found is None or not found.metadata:
+            return None
+        topic = decode(found.metadata, found.offset).topic
+        return self._parts.history.incarnations.why_void(partition.topic, topic or None)
 
     def start_again(self, one: Partition, old: OffsetTracker, log: Log) -> Start | None:
         """Track a partition anew whose position is not in the log any more; None: nobody may choose where."""
@@ -134,23 +142,23 @@ class PartitionStarter:
 
     def _track(self, one: Partition, tracker: OffsetTracker, *, stored: int | None = None) -> None:
         self._owned.start(one, tracker, stored=stored)
-        one.topic_id = self._parts.history.incarnations.reads(one.id)
+        one.metadata.topic_id = self._parts.history.incarnations.reads(one.id)
 
     def why_void(self, one: Partition) -> str | None:
         """Why what is known of a partition, or where a restart goes on, is none of its topic as it is now, if so."""
         known, choice = self._parts.history.incarnations, one.choice
         if choice is not None:
             return known.why_void(one.id.topic, known.last_read(one.id)) if choice.is_resumed else None
-        if one.topic_id is None and one.tracker is not None:  # no broker had told it when reading began
-            one.topic_id = known.reads(one.id)
-        return known.why_void(one.id.topic, one.topic_id)
+        if one.metadata.topic_id is None and one.tracker is not None:  # no broker had told it when reading began
+            one.metadata.topic_id = known.reads(one.id)
+        return known.why_void(one.id.topic, one.metadata.topic_id)
 
-    def start_anew(self, one: Partition, why: str, log: Log) -> Start | None:
+    def start_anew(self, one: Partition, why: str, log: Log, was_at: int | None = None) -> Start | None:
         """Track a partition of a topic that was made anew, from its beginning; None: the channel is to fail."""
         if self._settings.on_recreated_topic == "fail":
             self._fail(_made_anew(self._settings.name, one.id, why))
             return None
-        was_at = None if one.tracker is None else one.tracker.position
+        was_at = was_at if one.tracker is None else one.tracker.position
         start = Start(log.start, "earliest", commit=True)
         one.sought = one.chosen = None
         # Committed at once, and back: whoever comes after a crash would read on at a position of the old incarnation.
@@ -238,7 +246,7 @@ def hand_on(
     if parts.keeps_plans and (is_resumed or was_reset or tracker.start == found.offset):
         _keep_plans(parts, tracker, stored, log_end, was_reset=was_reset)
     if parts.settings.keep_out_of_order_acks:
-        _keep_acks(parts, tracker, stored, found.offset, log_end)
+        _keep_acks(parts, tracker, stored, found.offset, log_end, was_reset=was_reset)
 
 
 def _keep_plans(parts: ClientParts, tracker: OffsetTracker, stored: Metadata, log_end: int, *, was_reset: bool) -> None:
@@ -259,11 +267,13 @@ def _keep_plans(parts: ClientParts, tracker: OffsetTracker, stored: Metadata, lo
                 dropped(f"the log ends at {log_end}", planned)
 
 
-def _keep_acks(parts: ClientParts, tracker: OffsetTracker, stored: Metadata, position: int, log_end: int) -> None:
+def _keep_acks(
+    parts: ClientParts, tracker: OffsetTracker, stored: Metadata, position: int, log_end: int, *, was_reset: bool
+) -> None:
     acks, reason = stored.acks, stored.lost
     # Only who goes on at the group's own position takes the map over. Any other start is somebody's wish to handle
     # records again, those that were acked too.
-    if acks is not None and tracker.start != position:
+    if acks is not None and (was_reset or tracker.start != position):
         reason = f"reading begins at {tracker.start}"
     elif acks is not None and acks.until > log_end:
         reason = f"they go up to {acks.until}, and the log ends at {log_end}"

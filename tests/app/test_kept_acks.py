@@ -683,7 +683,9 @@ async def test_after_a_seek_back_kept_acks_beside_the_stores_position_make_no_re
 
     def row() -> tuple[int | None, bool]:
         found = rows.row("billing", FIRST)
-        return (None, False) if found is None else (found.position, bool(found.metadata))
+        if found is None or found.position is None:
+            return None, False
+        return found.position, decode(found.metadata, found.position).acks is not None
 
     async with running(app, broker=broker):
         for _ in range(4):

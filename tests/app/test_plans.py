@@ -12,7 +12,7 @@ import pytest
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.spec import ChannelSpec, RunServices
-from reactive_kafka.commit.metadata.codec import encode
+from reactive_kafka.commit.metadata.codec import encode, without_topic
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -90,10 +90,22 @@ async def rebalanced(broker: MemoryBroker, owner: Owner) -> None:
 
 
 def stored_in(broker: MemoryBroker, partition: int = 0) -> Committed | None:
-    return broker.committed("billing").get(tp(partition))
+    """What the group has stored, without the topic's id, which stands beside each plan."""
+    found = broker.committed("billing").get(tp(partition))
+    return None if found is None else Committed(found.offset, without_topic(found.metadata, found.offset))
 
 
 # -- from one owner to the next
+
+
+@pytest.mark.parametrize(("topic", "is_there"), [("id-1", True), ("", True), ("id-0", False)])
+@in_virtual_time
+async def test_a_plan_of_the_old_topic_cuts_no_batch_of_the_one_that_was_made_anew(topic: str, is_there: bool) -> None:
+    async with broker_with(Committed(10, encode(10, (SECOND,), topic=topic))) as broker, owning(broker) as owner:
+        tracker = owner.tracker()
+        assert (tracker.start, tracker.planned_beyond(0)) == ((10, (SECOND,)) if is_there else (0, ()))
+        expected = [] if is_there else [(SECOND.start, SECOND.until, "reading begins at 0")]
+        assert [(one.start, one.until, one.reason) for one in owner.dropped] == expected
 
 
 @in_virtual_time

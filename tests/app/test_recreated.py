@@ -9,7 +9,10 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.observe.events import ChannelFailed, OffsetReset
+from reactive_kafka.commit.metadata import acks as ackmap
+from reactive_kafka.commit.metadata.codec import encode
+from reactive_kafka.observe.events import ChannelFailed, KeptAcksDropped, OffsetReset
+from reactive_kafka.records import Committed
 from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, make_broker, running, tp, until
 
 TEN = [b"old-%d" % number for number in range(10)]
@@ -247,4 +250,32 @@ async def test_a_seek_after_it_is_no_reason_to_begin_anew_again() -> None:
         await until(lambda: seen[-2:] == new_values(50)[48:] and len(seen) == 102)  # 40 of them twice
         await asyncio.sleep(10)
         assert len(told(recorder)) == 1
+    await broker.close()
+
+
+# -- what is left of the old topic in the group
+
+
+def leave(broker: MemoryBroker, stored: Committed) -> None:
+    """Let the group have a position of the old topic: a commit of its last member landed after the topic had gone."""
+    broker._state.group("billing").commits[tp()] = stored
+
+
+@in_virtual_time
+async def test_acks_that_were_kept_for_the_old_topic_skip_no_record_of_the_new_one() -> None:
+    """Row F6 of the faults. The position is the log's beginning in both, so nothing but the id can tell."""
+    recorder, seen, broker = Recorder(), list[bytes](), make_broker()
+    fill(broker, TEN)
+    orders = {"auto_offset_reset": "earliest", "keep_out_of_order_acks": True, "ordering": "unordered"}
+    kept = Committed(0, encode(0, (), acks=ackmap.encode([0], 0, 10, 1000)[0], topic="id-1"))
+    leave(broker, kept)
+    async with running(noting_app(recorder, seen, **orders), broker=broker):
+        await until(lambda: seen == TEN[:1])  # of the same topic, it is taken over
+    seen.clear()
+    recreate(broker, new_values(10))
+    leave(broker, kept)
+    async with running(noting_app(recorder, seen, **orders), broker=broker):
+        await until_all_of(seen, new_values(10))
+    assert [(one.from_offset, one.to_offset) for one in told(recorder)] == [(0, 0)]
+    assert [one.reason for one in recorder.of(KeptAcksDropped)] == ["reading begins at 0"]
     await broker.close()

@@ -6,7 +6,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.metadata.codec import LIMIT, Metadata, decode, encode, has_room, units
+from reactive_kafka.commit.metadata import acks as ackmap
+from reactive_kafka.commit.metadata.codec import (
+    LIMIT,
+    Metadata,
+    as_in_kafka,
+    decode,
+    encode,
+    has_room,
+    units,
+    without_topic,
+)
 from reactive_kafka.commit.plans import PlannedRange, Plans
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.lane import Lane
@@ -113,6 +123,35 @@ def test_what_is_kept_behind_the_users_string_is_not_part_of_it() -> None:
     covered = "100 7 4 100-150 mine AbC="
     lost = Metadata("mine", (PlannedRange(100, 150),), lost="it cannot be read")
     assert decode(f"rk1 {_crc(covered)} {covered}", 100) == lost
+
+
+# -- the topic's id
+
+IDS = st.sampled_from(["kTo5Xr2mQf6-_wA1bC3dEf", "id-1", ""])
+ACKS = ackmap.encode([7], 5, 40, 4096)[0]
+
+
+@given(st.data(), st.text(max_size=50), IDS)
+def test_the_topic_is_told_by_the_beginning_of_its_id(data: st.DataObject, user: str, topic: str) -> None:
+    plans = data.draw(plans_beyond(5))
+    for acks in ("", ACKS):
+        text = encode(5, plans, user, acks, topic=topic)
+        assert decode(text, 5) == Metadata(user, plans, None, ackmap.decode(acks, 5) if acks else None, topic[:8])
+        assert without_topic(text, 5) == encode(5, plans, user, acks)
+        assert as_in_kafka(text, 5) == (text if plans or acks else encode(5, (), user))
+
+
+@given(st.text(), OFFSETS)
+def test_without_a_topic_of_ours_a_text_stays_as_it_is(text: str, position: int) -> None:
+    assert without_topic(text, position) == as_in_kafka(text, position) == text
+
+
+def test_the_topic_is_left_out_before_the_users_string_is() -> None:
+    topic, acks = "kTo5Xr2m", ACKS
+    whole = units(encode(5, (), "mine", acks, topic=topic))
+    assert decode(encode(5, (), "mine", acks, topic=topic, limit=whole - 1), 5) == Metadata("mine", topic=topic)
+    assert encode(5, (), "mine", topic=topic, limit=10) == "mine"
+    assert encode(5, (), "mine", topic=topic, limit=3) == ""
 
 
 # -- bounded

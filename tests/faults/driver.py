@@ -252,6 +252,7 @@ class Load:
             acks="all",
             enable_idempotence=True,
             linger_ms=5,
+            max_batch_size=500_000,  # what waits for a node that is frozen must not hold up the other partitions
             request_timeout_ms=int(max(10.0, confirm_s - 30) * 1000),
         )
         self._make = make

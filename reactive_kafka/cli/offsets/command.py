@@ -18,6 +18,7 @@ from reactive_kafka.cli.offsets import plan
 from reactive_kafka.cli.offsets.plan import Change, To
 from reactive_kafka.cli.offsets.text import Saved, change_json, change_lines, read, view_json, view_lines, written
 from reactive_kafka.cli.positions import GroupView, Position, carry_out, is_of, look
+from reactive_kafka.commit.metadata.codec import without_topic
 from reactive_kafka.partitions.start import milliseconds
 from reactive_kafka.records import TopicPartition
 
@@ -180,6 +181,7 @@ def import_(group: str, file: Path, where: Where, dry_run: bool, yes: bool, as_j
 
 def _restored(saved: Saved, one: Position | None) -> Change:
     partition, position, metadata, state = saved
+    metadata = without_topic(metadata, position)  # of this topic, the operator says, whatever its id is
     kept = state if one is not None and one.keeper is not None else None
     return Change(
         partition=partition,
@@ -187,9 +189,14 @@ def _restored(saved: Saved, one: Position | None) -> Change:
         after=position,
         metadata=metadata,
         state=kept,
-        is_same=one is not None and one.stored == (position, metadata) and one.state == kept,
+        is_same=one is not None and _has(one, position, metadata) and one.state == kept,
         note="its state is left out: there is no store" if state != kept else "",
     )
+
+
+def _has(one: Position, position: int, metadata: str) -> bool:
+    stored = one.stored
+    return stored is not None and (stored.offset, without_topic(stored.metadata, stored.offset)) == (position, metadata)
 
 
 def _finish(

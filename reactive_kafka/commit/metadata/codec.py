@@ -3,9 +3,10 @@
 A string of the user's goes out as it is where there is nothing else to say. Else all goes into an envelope, which a
 person can read with Kafka's own tools::
 
-    rk1 6b2e 100 23 5 100-150 150-175<150-200 hello
-    |   |    |   |  | |                       |
-    |   |    |   |  | plans                   the user's string, then a blank and the kept acks, if there are any
+    rk1 6b2e 100 23 5 100-150 150-175<150-200 hello t=kTo5Xr2m
+    |   |    |   |  | |                       |     |
+    |   |    |   |  | plans                   |     the topic's id; a blank and the kept acks, if there are any
+    |   |    |   |  |                         the user's string
     |   |    |   |  characters of the user's string
     |   |    |   characters of the plans
     |   |    the position that all this belongs to
@@ -13,8 +14,9 @@ person can read with Kafka's own tools::
     magic and version
 
 A plan is ``start-until``, and behind it ``<start-until`` for each range that failed as a whole and held it, the
-outermost first; or ``=2`` where those are the first two that held the plan before it. The header is that of every
-later version, so that the user's string can be read in all of them.
+outermost first; or ``=2`` where those are the first two that held the plan before it. Of the topic's id the first
+characters stand there: a topic that is deleted and made anew gets another one, and nothing of this is true of it. The
+header is that of every later version, so that the user's string can be read in all of them.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ LIMIT = 4096
 _MAGIC = "rk1"
 _OURS = re.compile(r"rk[0-9]")
 _HEADER = re.compile(r"rk([1-9][0-9]{0,3}) ([0-9a-f]{4}) ([0-9]{1,19}) ([0-9]{1,4}) ([0-9]{1,4}) ", re.ASCII)
+_TOPIC = re.compile(r" t=([A-Za-z0-9_-]{1,8})(?= |$)", re.ASCII)
+_TOPIC_CHARACTERS = 8  # of 22: 48 bits of chance
 _PLAN = re.compile(r"[0-9]{1,19}-[0-9]{1,19}(?:(?:<[0-9]{1,19}-[0-9]{1,19})*|=[0-9]{1,4})", re.ASCII)
 
 
@@ -43,30 +47,37 @@ class Metadata(NamedTuple):
     plans: Plans = ()  # ascending, none begins before the position
     lost: str | None = None  # why there are no plans or no acks although some may have been stored
     acks: AckMap | None = None  # what is done beyond the position; None: nothing was kept
+    topic: str = ""  # how the id of the topic begins that all this, and the position, is of; "": not told
 
 
-def encode(position: int, plans: Plans, user: str = "", acks: str = "", *, limit: int = LIMIT) -> str:
-    """What to store with a position. What does not fit is left out: acks, the user's string, then plans from the end.
+def encode(position: int, plans: Plans, user: str = "", acks: str = "", *, topic: str = "", limit: int = LIMIT) -> str:
+    """What to store with a position of the topic with this id. What does not fit is left out: acks, the topic, the
+    user's string, then plans from the end.
 
     The first plan always fits: without the ranges that failed before it if need be. The *limit*, in UTF-16 units, is of
-    the whole, as long as there is something of the user's in it, or acks.
+    the whole, as long as there is something of the user's in it, the topic, or acks.
     """
-    for tail in (acks, "") if acks else ("",):
-        text = _whole(position, plans, user, tail)
+    tails = (_tail(topic, acks), _tail(topic), "")
+    for said, tail in dict.fromkeys((said, tail) for said in (user, "") for tail in tails):
+        text = _whole(position, plans, said, tail)
         if units(text) <= limit:
             return text
     return _fitting(position, plans) if plans else ""
 
 
-def _whole(position: int, plans: Plans, user: str, acks: str) -> str:
-    if not plans and not acks and not _OURS.match(user):
+def _tail(topic: str, acks: str = "") -> str:
+    return (f" t={topic[:_TOPIC_CHARACTERS]}" if topic else "") + (f" {acks}" if acks else "")
+
+
+def _whole(position: int, plans: Plans, user: str, tail: str) -> str:
+    if not plans and not tail and not _OURS.match(user):
         return user
-    return _envelope(position, plans, user, acks)
+    return _envelope(position, plans, user, tail)
 
 
-def room_for_acks(position: int, plans: Plans, user: str, limit: int = LIMIT) -> int:
+def room_for_acks(position: int, plans: Plans, user: str, limit: int = LIMIT, *, topic: str = "") -> int:
     """Characters that are left for acks beside the rest; below 0: there is no room for any."""
-    return limit - units(_envelope(position, plans, user)) - 1
+    return limit - units(_envelope(position, plans, user, _tail(topic))) - 1
 
 
 def longest_user_text(user: str) -> int:
@@ -76,7 +87,7 @@ def longest_user_text(user: str) -> int:
 
 def has_room(position: int, plans: Plans, planned: PlannedRange) -> bool:
     """Whether one more plan would be stored beside *plans*, all of them whole."""
-    return units(_envelope(position, (*plans, planned), "")) <= LIMIT
+    return units(_envelope(position, (*plans, planned), "", _tail("t" * _TOPIC_CHARACTERS))) <= LIMIT
 
 
 def _fitting(position: int, plans: Plans) -> str:
@@ -87,10 +98,10 @@ def _fitting(position: int, plans: Plans) -> str:
     return _envelope(position, plans, "")
 
 
-def _envelope(position: int, plans: Plans, user: str, acks: str = "") -> str:
+def _envelope(position: int, plans: Plans, user: str, tail: str = "") -> str:
     before: tuple[PlannedRange | None, ...] = (None, *plans)
     planned = " ".join(map(_text_of, plans, before))
-    covered = f"{position} {len(planned)} {len(user)} {planned} {user}{' ' if acks else ''}{acks}"
+    covered = f"{position} {len(planned)} {len(user)} {planned} {user}{tail}"
     return f"{_MAGIC} {_crc(covered)} {covered}"
 
 
@@ -120,10 +131,26 @@ def decode(text: str, position: int) -> Metadata:
     if int(belongs_to) != position:
         return Metadata(users, lost=f"it belongs to position {belongs_to}")
     plans = _plans(text[header.end() : ends], position)
+    told = _TOPIC.match(tail)
+    topic, tail = ("", tail) if told is None else (told[1], tail[told.end() :])
     acks = ackmap.decode(tail[1:], position) if tail else None
-    if plans is None or (tail and acks is None):
-        return Metadata(users, plans or (), lost="it cannot be read", acks=acks)
-    return Metadata(users, plans, acks=acks)
+    lost = "it cannot be read" if plans is None or (tail and acks is None) else None
+    return Metadata(users, plans or (), lost, acks, topic)
+
+
+def without_topic(text: str, position: int) -> str:
+    """The same for whatever topic has the name: somebody wishes it so."""
+    found = decode(text, position)
+    if not found.topic:
+        return text
+    acks = text.rpartition(_tail(found.topic))[2]
+    return _whole(position, found.plans, found.user, acks)
+
+
+def as_in_kafka(text: str, position: int) -> str:
+    """The same for Kafka, which drops positions with their topic: the topic is told with plans and kept acks only."""
+    found = decode(text, position)
+    return text if found.plans or found.acks is not None else without_topic(text, position)
 
 
 def _plans(text: str, position: int) -> Plans | None:

@@ -39,6 +39,8 @@ class PendingCommit:
     number: int = 0  # of that string, if it was supplied here
     is_lost: bool = False  # there was a string of the user's, and it was left out
     has_acks: bool = False
+    has_topic: bool = False
+    is_empty: bool = True  # beside the position nothing is told but its topic
     last: int = -1  # offset of the last record before the position
     settled: int = -1  # how many records were settled then: nothing else moves kept acks
 
@@ -58,6 +60,7 @@ class MetadataPolicy:
 
     is_exact: bool = False  # a record's own string goes with the position right behind it; else the newest always goes
     keeps_acks: bool = False  # what is done above a position goes with it, as far as there is room
+    tells_topic: bool = False  # its topic's id goes with every position; else with plans and kept acks only
     room: MetadataLimit = field(default_factory=MetadataLimit)  # how much the cluster takes, as far as is known
 
     def refused(self, commits: Collection[PendingCommit]) -> bool:
@@ -65,7 +68,7 @@ class MetadataPolicy:
         # The broker's limit is not told, only that this was too long. So the shortest text that was refused is the
         # limit from here on, and the positions are sent again at once without what is over it: metadata never holds a
         # position back. Plans are the exception, they are needed and stay.
-        longest = max((units(one.text) for one in commits if one.user or one.has_acks), default=0)
+        longest = max((units(one.text) for one in commits if one.user or one.has_acks or one.has_topic), default=0)
         if longest:
             self.room.refused(longest)
         return longest > 0
@@ -74,12 +77,13 @@ class MetadataPolicy:
 class OffsetMetadata:
     """The string beside the committed position of one partition."""
 
-    __slots__ = ("_known", "_policy", "_room", "_unheard", "_user", "_written", "early")
+    __slots__ = ("_known", "_policy", "_room", "_unheard", "_user", "_written", "early", "topic_id")
 
     def __init__(self, policy: MetadataPolicy) -> None:
         self._policy, self._room = policy, policy.room
         self._known: Committed | None = None  # what the group has; None: not known for sure
         self._user: Committed | None = None  # the user's string of what was known last
+        self.topic_id: str | None = None  # of the incarnation of the topic that is read; None: not known
         self.early: str | None = None  # the user's, supplied before reading has started: for the first new position
         self._written: tuple[int, int] | None = None  # position, settled records: acks that need no commit
         self._unheard: dict[int, PendingCommit] = {}  # of unknown outcome, by their positions
@@ -130,7 +134,7 @@ class OffsetMetadata:
         due = self._with_user(tracker, position, is_new=True)
         if count >= window:
             return units(due.text)
-        rest = LIMIT - room_for_acks(position, tracker.planned_beyond(position), due.user)
+        rest = LIMIT - room_for_acks(position, tracker.planned_beyond(position), due.user, topic=self.topic_id or "")
         return max(units(due.text), min(self._room.for_acks, rest + ackmap.bound(count, window)))
 
     def due(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> PendingCommit:
@@ -156,19 +160,27 @@ class OffsetMetadata:
         self, tracker: OffsetTracker, position: int, user: str, *, is_new: bool, number: int = 0, last: int = -1
     ) -> PendingCommit:
         plans = tracker.planned_beyond(position)
-        text = encode(position, plans, user, limit=self._room.for_user) if plans or user else ""
-        is_lost = bool(user) and text == (encode(position, plans) if plans else "")
-        return PendingCommit(tracker, position, is_new, text, "" if is_lost else user, number, is_lost, last=last)
+        topic = self.topic_id or "" if plans or self._policy.tells_topic else ""
+        text, bare = (
+            encode(position, plans, said, topic=topic, limit=self._room.for_user) if plans or said or topic else ""
+            for said in (user, "")
+        )
+        is_lost = bool(user) and text == bare
+        return PendingCommit(
+            tracker, position, is_new, text, "" if is_lost else user, number, is_lost,
+            has_topic=bool(topic), is_empty=not plans and (is_lost or not user), last=last,
+        )  # fmt: skip
 
     def _with_acks(self, due: PendingCommit) -> PendingCommit:
         tracker, position, text, acks = due.tracker, due.position, due.text, ""
-        plans = tracker.planned_beyond(position)
-        budget = room_for_acks(position, plans, due.user, self._room.for_acks)
+        plans, topic = tracker.planned_beyond(position), self.topic_id or ""
+        budget = room_for_acks(position, plans, due.user, self._room.for_acks, topic=topic)
         open_offsets, until = known_done(tracker, position)
         if until > position and budget > 0:
             acks, _ = ackmap.encode(open_offsets, position, until, budget)
-            text = encode(position, plans, due.user, acks) if acks else text
-        return replace(due, text=text, has_acks=bool(acks), settled=tracker.settled)
+            text = encode(position, plans, due.user, acks, topic=topic) if acks else text
+        is_empty = due.is_empty and not acks
+        return replace(due, text=text, has_acks=bool(acks), is_empty=is_empty, settled=tracker.settled)
 
     def restated(
         self, tracker: OffsetTracker, position: int, *, is_new: bool, is_in_doubt: bool
@@ -192,7 +204,7 @@ class OffsetMetadata:
 
     def _is_there(self, due: PendingCommit, *, is_in_doubt: bool) -> bool:
         if self._known is None or self._known == NOTHING:
-            return not (due.text or is_in_doubt)
+            return due.is_empty and not is_in_doubt
         return self._known == due.stored
 
     def stored(self, due: PendingCommit) -> None:
