@@ -5,7 +5,7 @@ sent) and ``committed`` (the broker said so). A commit that fails moves nothing,
 
 With each position goes a string (:mod:`reactive_kafka.commit.metadata`): plans, the user's string, kept acks. Where
 only it has changed, the position that the group has is committed again: at the next tick, and for plans as soon as
-somebody asks for it; see :meth:`Partition.lacks_plans`.
+somebody asks for it, or an assignment finds others there; see :meth:`Partition.lacks_plans`.
 """
 
 from __future__ import annotations
@@ -92,7 +92,8 @@ class CommitEngine:
         # moves nothing.
         if self._in_flight is not None:
             return None
-        restates = is_tick and not isinstance(self.strategy, Ignore)
+        commits = not isinstance(self.strategy, Ignore)
+        restates = is_tick and commits
         due, repeated = list[PendingCommit](), set[TopicPartition]()
         for one in self.table:
             tracker = one.live
@@ -108,7 +109,7 @@ class CommitEngine:
                 due.append(one.metadata.due(tracker, position, is_new=True))
             elif one.id in repeated:
                 due.append(one.metadata.due(tracker, tracker.uncommitted_from, is_new=False))
-            elif tracker in wanted and one.lacks_plans(tracker):
+            elif (tracker in wanted or (commits and one.metadata.lost_plans)) and one.lacks_plans(tracker):
                 due.append(one.metadata.due(tracker, one.unmoved(tracker), is_new=one.may_be_stored(tracker)))
             elif restates and (restated := one.restated(tracker)) is not None:
                 due.append(restated)

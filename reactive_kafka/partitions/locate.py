@@ -155,7 +155,10 @@ class StartPositions:
             return False
         if self._settings.enable_auto_commit and one.left is not None:
             one.left.attempted = one.left.position  # the client commits what it has handed out
-        return self._owned.retain(one, stored)
+        is_retained = self._owned.retain(one, stored)
+        if one.metadata.lost_plans:
+            self._committer.request()  # until they are there again, a crash would have their records cut anew
+        return is_retained
 
     async def _committed(
         self, consumer: Consumer, partitions: frozenset[TopicPartition]

@@ -370,6 +370,26 @@ def test_what_came_straight_back_keeps_its_plans_and_knows_what_is_stored() -> N
     assert store(engine) == text
 
 
+def test_plans_that_a_late_commit_has_overwritten_are_stored_again_though_nobody_asks() -> None:
+    engine = engine_with(stored=Committed(0))
+    tracker = engine.trackers[A]
+    tracker.settle_range(0, 1)
+    late = engine.plan(NOW)
+    assert late is not None
+    engine.fail(late, is_unknown=True)
+    tracker.plan(planned := PlannedRange(1, 10))
+    text = store(engine)  # its job runs
+    engine.leave()
+    engine.begin(2, [A])
+    assert engine.take_up(A, 1) is tracker
+    engine.found(A, late.offsets[A])  # it has landed, over the plan
+    again = engine.plan(NOW)
+    assert again is not None
+    assert again.offsets == {A: text} == {A: Committed(1, encode(1, (planned,)))}
+    engine.confirm(again, NOW)
+    assert engine.plan(NOW) is None
+
+
 # -- all of it, against a model
 
 
@@ -391,6 +411,7 @@ class PipelineModel(RuleBasedStateMachine):
         self.written: dict[int, tuple[int, int]] = {}  # offset -> the range under which it was written last
         self.late: list[Committed] = []
         self.is_upset = False  # a late commit has landed, and none was stored since
+        self.is_unsaid = False  # its owner has found it so, and has not stored what is missing
         self.has_sought = False
         self.start_anew()
 
@@ -542,7 +563,7 @@ class PipelineModel(RuleBasedStateMachine):
         assert found.lost is None
         assert found.plans == tuple(one for one in found.plans if one.start >= new.offset)
         self.stored = new
-        self.is_upset = False
+        self.is_upset = self.is_unsaid = False
 
     @precondition(lambda self: self.late)
     @rule()
@@ -559,14 +580,19 @@ class PipelineModel(RuleBasedStateMachine):
         self.engine.leave()
         self.check()
         self.assign(self.engine)
-        self.is_upset = False
+        if self.is_upset:  # what has gone over the plans was read: nobody has to ask until they are stored again
+            self.is_unsaid, self.is_upset = self.engine.lacks_plans(self.tracker), False
+        if self.is_unsaid:
+            self.send(stores=False, wait_s=0.0, is_last=False)
+            assert self.in_flight is not None
+            assert decode(self.in_flight.due[0].text, self.in_flight.due[0].position).plans
 
     @rule()
     def crashes(self) -> None:
         self.check()
         self.start_anew()
-        if self.is_upset or self.has_sought:  # who reads a late commit cannot know better
-            self.written, self.is_upset, self.has_sought = {}, False, False
+        if self.is_upset or self.is_unsaid or self.has_sought:  # who reads a late commit cannot know better
+            self.written, self.is_upset, self.is_unsaid, self.has_sought = {}, False, False, False
 
     @rule(there=st.integers(0, 40), luck=st.integers(0, 9))
     def seek(self, there: int, luck: int) -> None:
@@ -583,7 +609,7 @@ class PipelineModel(RuleBasedStateMachine):
 
     def check(self) -> None:
         """Whoever goes on from here finds what has run."""
-        if self.is_upset:
+        if self.is_upset or self.is_unsaid:
             return
         position, plans = 0 if self.stored is None else self.stored.offset, self.planned()
         for offset, wrote in self.written.items():
@@ -619,6 +645,7 @@ class PipelineModel(RuleBasedStateMachine):
         assert not self.engine.lacks_plans(self.tracker)
         if self.stored is not None and not self.has_sought:
             assert not self.is_upset
+            assert not self.is_unsaid
             assert self.planned() == self.tracker.planned_beyond(self.stored.offset)
         self.check()
 

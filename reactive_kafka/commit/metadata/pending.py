@@ -77,7 +77,9 @@ class MetadataPolicy:
 class OffsetMetadata:
     """The string beside the committed position of one partition."""
 
-    __slots__ = ("_known", "_policy", "_room", "_unheard", "_user", "_written", "early", "topic_id")
+    __slots__ = (
+        "_known", "_policy", "_room", "_unheard", "_user", "_written", "early", "lost_plans", "topic_id",
+    )  # fmt: skip
 
     def __init__(self, policy: MetadataPolicy) -> None:
         self._policy, self._room = policy, policy.room
@@ -87,13 +89,14 @@ class OffsetMetadata:
         self.early: str | None = None  # the user's, supplied before reading has started: for the first new position
         self._written: tuple[int, int] | None = None  # position, settled records: acks that need no commit
         self._unheard: dict[int, PendingCommit] = {}  # of unknown outcome, by their positions
+        self.lost_plans = False  # an assignment found other plans than the tracker's: a late commit went over them
 
     def starts(self, tracker: OffsetTracker, old: OffsetTracker | None) -> None:
         """The partition is read from a place of its own: what waits for its next position goes on waiting."""
         later = self.early if self.early is not None or old is None else old.texts.later
         tracker.texts = UserMetadata(is_exact=self._policy.is_exact, later=later)
         self.early = self._written = None
-        self._unheard = {}
+        self._unheard, self.lost_plans = {}, False
 
     def starts_elsewhere(self, tracker: OffsetTracker) -> None:
         """The partition is still ours and will be read from another place: as in :meth:`starts`, when that is known."""
@@ -109,8 +112,10 @@ class OffsetMetadata:
     def found(self, tracker: OffsetTracker | None, stored: Committed | None) -> None:
         """What the group had at an assignment."""
         self._known = NOTHING if stored is None else stored
-        user = decode(stored.metadata, stored.offset).user if stored is not None and stored.metadata else ""
-        self._user = Committed(self._known.offset, user)
+        there = decode(stored.metadata, stored.offset) if stored is not None and stored.metadata else None
+        self._user = Committed(self._known.offset, "" if there is None else there.user)
+        plans = () if tracker is None else tracker.planned_beyond(self._known.offset)
+        self.lost_plans = bool(plans) and (there is None or there.plans != plans)
         unheard, self._unheard = self._unheard, {}
         if tracker is not None and stored is not None and stored.offset in unheard:
             _use_up(unheard[stored.offset], tracker)  # it was stored after all
@@ -118,7 +123,7 @@ class OffsetMetadata:
     def forget(self) -> None:
         """What may be stored for it is another member's from here on."""
         self._known = self._user = self._written = None
-        self._unheard = {}
+        self._unheard, self.lost_plans = {}, False
 
     @property
     def user(self) -> Committed | None:
@@ -211,7 +216,7 @@ class OffsetMetadata:
         """The broker has stored it, and the partition is still ours."""
         self._known = due.stored
         self._user = Committed(due.position, due.user)
-        self._unheard = {}
+        self._unheard, self.lost_plans = {}, False
         if due.settled >= 0:
             self._written = (due.position, due.settled)
 
