@@ -129,13 +129,21 @@ class ChannelSession:
             steps.push_async_callback(self.failures.stop)
             await self.clients.close()
 
+    def hold(self) -> None:
+        """Let nothing be taken any more, without telling anybody: this is the copy of a forked child."""
+        self._totals.pauses.pause("this is a forked child")
+        self._look_at_pauses()
+
     def pauses_changed(self) -> None:
         """What waits may be taken and fetched, or not, as the channel's pauses say now."""
-        for client in self.clients:
-            self.lanes.look_at_pauses([one.lane for one in client.table if one.lane is not None])
+        self._look_at_pauses()
         self.clients.made_progress()
         self.workers.work_is_there()
         self.arrival.set()
+
+    def _look_at_pauses(self) -> None:
+        for client in self.clients:
+            self.lanes.look_at_pauses([one.lane for one in client.table if one.lane is not None])
 
     def _held_back(self) -> set[TopicPartition]:
         held_back, pauses = set(self.guard.held_back()), self._totals.pauses

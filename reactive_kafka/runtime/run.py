@@ -26,6 +26,7 @@ from reactive_kafka.observe.events import (
 )
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.runtime.channels import RunChannels
+from reactive_kafka.runtime.forked import no_children
 from reactive_kafka.runtime.loop import LoopLag, fewer_collections
 from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.runtime.states import TRANSITIONS, RunState
@@ -130,6 +131,7 @@ class Run:
         async with AsyncExitStack() as stack:
             stack.callback(self._change, "end")
             stack.enter_context(fewer_collections())
+            stack.enter_context(no_children(self._hold))
             stack.callback(self._log.call, self._spec.log.close)
             tasks = Tasks()
             http = self._spec.settings.http
@@ -163,6 +165,10 @@ class Run:
             await self._stop_asked.wait()
             self._change("stop")
             await self._end(self.channels)
+
+    def _hold(self) -> None:
+        for channel in self.channels.incoming.values() if self.channels is not None else ():
+            channel.session.hold()
 
     def _embedded_broker_started(self, address: str) -> None:
         self._observer.on(EmbeddedBrokerStarted(address=address))

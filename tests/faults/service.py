@@ -3,9 +3,9 @@
 ``python -m tests.faults.service CONFIG HISTORY [--seed N] [--latency LOW HIGH] [--ack post|manual] [--blocking]``
 
 What a handler does with a record is in its payload: ``"do": "work"`` sleeps a random time and ``"slow"`` four
-seconds; ``"fork"`` forks a child that sleeps for a minute, with everything that it was given; ``"eat"`` takes 60 MB of
-memory; ``"await"`` never returns, ``"swallow"`` ignores cancellation too, ``"thread"`` blocks its thread for
-ever; ``"leave"`` returns without an ack (manual).
+seconds; ``"fork"`` forks a child that sleeps for a minute, with everything that it was given, and ``"return"`` one
+that raises out of the handler; ``"eat"`` takes 60 MB of memory; ``"await"`` never returns, ``"swallow"`` ignores
+cancellation too, ``"thread"`` blocks its thread for ever; ``"leave"`` returns without an ack (manual).
 """
 
 from __future__ import annotations
@@ -100,6 +100,9 @@ async def work(what: str, latency_s: float) -> None:
         if not os.fork():
             time.sleep(60)  # noqa: ASYNC251 - the child has nothing else to do
             os._exit(0)
+    elif what == "return":
+        if not os.fork():
+            raise RuntimeError("this is the child")
     elif what == "eat":
         _eaten.append(b"x" * 60_000_000)
     elif what == "await":

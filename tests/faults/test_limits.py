@@ -102,6 +102,27 @@ async def test_a_child_of_a_handler_keeps_no_member_alive_and_commits_nothing(ka
     assert report(check(evidence, Rules(duplicate_window_s=WINDOW_S))) == ""
 
 
+async def test_a_child_that_comes_back_from_a_handler_ends_and_its_parent_goes_on(kafka: str, tmp_path: Path) -> None:
+    """Row D11 of the faults."""
+    async with playing(kafka, tmp_path) as scenario:
+        service = member(scenario, "service")
+        async with scenario.load.flowing(200):
+            life = service.start()
+            await life.ready()
+            await works(scenario, life)
+            for tp in scenario.partitions:
+                await scenario.load.send(tp, "return")
+            came_back = len(scenario.partitions)
+            await until(
+                lambda: life.log.read_text().count("was forked from") == came_back, 20, "children come back", life.tail
+            )
+            await works(scenario, life, 600)
+            assert not descendants(life.pid), "they have not ended"
+        await finish(scenario)
+        evidence = await scenario.evidence()
+    assert report(check(evidence, Rules(duplicate_window_s=0.0))) == ""
+
+
 @contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
     """A file system of 256 KB."""

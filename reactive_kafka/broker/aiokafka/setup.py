@@ -20,6 +20,7 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.helpers import create_ssl_context
 
+from reactive_kafka.broker.aiokafka import forked
 from reactive_kafka.config.secrets import revealed
 from reactive_kafka.errors import (
     BrokerError,
@@ -279,3 +280,4 @@ def _say_when_closed(send: Any) -> Any:
 
 for _name in ("send", "_send_sasl_token"):
     setattr(AIOKafkaConnection, _name, _say_when_closed(getattr(AIOKafkaConnection, _name)))
+AIOKafkaConnection.connect = forked.noted(AIOKafkaConnection.connect)

@@ -1,0 +1,46 @@
+"""Connections of the client's in a forked child: they lead nowhere there."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import wraps
+from typing import Any
+from weakref import WeakSet
+
+from aiokafka.conn import AIOKafkaConnection
+
+from reactive_kafka.forks import call_in_children
+
+_connections: WeakSet[AIOKafkaConnection] = WeakSet()
+
+
+def noted(connect: Any) -> Any:
+    """A connection's method ``connect``, which notes whose it is."""
+
+    @wraps(connect)
+    async def connects(self: Any) -> Any:
+        _connections.add(self)
+        return await connect(self)
+
+    return connects
+
+
+def disconnect_child() -> None:
+    """Put /dev/null in the place of each socket.
+
+    Child and parent share a socket: what one of them reads is lost to the other, and what both write is no protocol.
+    Closing it here would do, but its number would soon be another file's. And the loop has the number in a selector
+    that is shared, too: a child that took it out there would take it from its parent.
+    """
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for connection in list(_connections):
+        writer = connection._writer
+        socket = None if writer is None else writer.get_extra_info("socket")
+        with suppress(OSError):  # it has been closed
+            if socket is not None and socket.fileno() >= 0:
+                os.dup2(nowhere, socket.fileno(), inheritable=False)
+    os.close(nowhere)
+
+
+call_in_children(disconnect_child)

@@ -1,0 +1,43 @@
+"""A forked child that comes back to the application's event loop ends there, before anything else runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import get_ident
+
+from reactive_kafka.forks import called_in_children
+
+EXIT_CODE = 1
+
+
+@contextmanager
+def no_children(hold: Callable[[], None]) -> Iterator[None]:
+    """Have children that come back end, while the block runs. *hold* keeps workers from what they would take next."""
+    loop, thread, parent = asyncio.get_running_loop(), get_ident(), os.getpid()
+
+    def in_child() -> None:
+        if get_ident() != thread:
+            return  # a handler in a thread has forked: there is no thread in the child that turns the loop
+        hold()
+        # What was ready in this turn would run before what is called soon. asyncio's loop lets us forget it. uvloop's
+        # does not, and there the connections are what keeps the child from its parent's business.
+        ready = getattr(loop, "_ready", None)
+        if isinstance(ready, deque):
+            ready.clear()
+        loop.call_soon(_end, parent)
+
+    with called_in_children(in_child):
+        yield
+
+
+def _end(parent: int) -> None:
+    said = (
+        f"reactive_kafka: process {os.getpid()} was forked from {parent}, whose event loop it has come back to: it "
+        "ends here. Let a child end by os._exit(), or start it with subprocess or multiprocessing\n"
+    )
+    os.write(2, said.encode())
+    os._exit(EXIT_CODE)  # no cleanup: files, buffers and connections are the parent's
