@@ -1,4 +1,9 @@
-"""A forked child that comes back to the application's event loop ends there, before anything else runs."""
+"""A forked child that comes back to the application's event loop ends there, before anything else runs.
+
+A handler that forks copies the loop, its tasks and its connections: the child would handle, commit and beat as the
+member that its parent is. Nothing looks for that while records are handled. We are called in each child, before it goes
+on, also in those that never come back (multiprocessing, ``preexec_fn``) and may run an application of their own.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from threading import get_ident
 
-from reactive_kafka.forks import called_in_children
-
-EXIT_CODE = 1
+_runs: list[Callable[[], None]] = []
 
 
 @contextmanager
@@ -24,14 +27,17 @@ def no_children(hold: Callable[[], None]) -> Iterator[None]:
             return  # a handler in a thread has forked: there is no thread in the child that turns the loop
         hold()
         # What was ready in this turn would run before what is called soon. asyncio's loop lets us forget it. uvloop's
-        # does not, and there the connections are what keeps the child from its parent's business.
+        # does not, and there it is the lack of connections that keeps a child from its parent's business.
         ready = getattr(loop, "_ready", None)
         if isinstance(ready, deque):
             ready.clear()
         loop.call_soon(_end, parent)
 
-    with called_in_children(in_child):
+    _runs.append(in_child)
+    try:
         yield
+    finally:
+        _runs.remove(in_child)
 
 
 def _end(parent: int) -> None:
@@ -40,4 +46,13 @@ def _end(parent: int) -> None:
         "ends here. Let a child end by os._exit(), or start it with subprocess or multiprocessing\n"
     )
     os.write(2, said.encode())
-    os._exit(EXIT_CODE)  # no cleanup: files, buffers and connections are the parent's
+    os._exit(1)  # no cleanup: files, buffers and connections are the parent's
+
+
+def _in_child() -> None:
+    for run in _runs:
+        run()
+
+
+if hasattr(os, "register_at_fork"):  # elsewhere nothing forks
+    os.register_at_fork(after_in_child=_in_child)

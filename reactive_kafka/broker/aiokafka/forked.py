@@ -10,8 +10,6 @@ from weakref import WeakSet
 
 from aiokafka.conn import AIOKafkaConnection
 
-from reactive_kafka.forks import call_in_children
-
 _connections: WeakSet[AIOKafkaConnection] = WeakSet()
 
 
@@ -33,14 +31,16 @@ def disconnect_child() -> None:
     Closing it here would do, but its number would soon be another file's. And the loop has the number in a selector
     that is shared, too: a child that took it out there would take it from its parent.
     """
-    nowhere = os.open(os.devnull, os.O_RDWR)
+    nowhere = os.open(os.devnull, os.O_RDWR) if _connections else -1
     for connection in list(_connections):
         writer = connection._writer
         socket = None if writer is None else writer.get_extra_info("socket")
         with suppress(OSError):  # it has been closed
             if socket is not None and socket.fileno() >= 0:
                 os.dup2(nowhere, socket.fileno(), inheritable=False)
-    os.close(nowhere)
+    if nowhere >= 0:
+        os.close(nowhere)
 
 
-call_in_children(disconnect_child)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=disconnect_child)
