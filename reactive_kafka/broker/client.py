@@ -74,11 +74,14 @@ class Sight:
     """What of a consumer's topics and partitions cannot be read at the moment.
 
     ``silent``: partitions whose leader does not answer -> that node, as ``id at host:port``; None: no node leads it.
+    ``held_up``: partitions in which all that is stable has been taken, and more is there -> the last stable offset, and
+    the end of the log behind it. Only where the consumer reads what is committed.
     """
 
     missing: frozenset[str] = frozenset()  # topics it was made for that do not exist
     forbidden: frozenset[str] = frozenset()  # those that it has no right to see
     silent: Mapping[TopicPartition, str | None] = field(default_factory=dict)
+    held_up: Mapping[TopicPartition, tuple[int, int]] = field(default_factory=dict)
 
 
 class RebalanceListener(Protocol):

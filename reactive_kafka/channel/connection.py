@@ -9,6 +9,7 @@ from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.channel.reach import Reach
 from reactive_kafka.channel.signals import ClientSignals
+from reactive_kafka.channel.stable import StableOffsets
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
 from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable
@@ -66,6 +67,7 @@ class Connection:
         self._away_since: float | None = None
         self._is_closed = False
         self.reach = Reach(settings.name, starts.table, parts.observer, tells_topics=name == settings.name)
+        self.stable = StableOffsets(settings.name, starts.table, parts.observer)
         self._make: Callable[[], Consumer] = lambda: parts.reader.consumer(
             name=name, subscription=settings.subscription, group_id=settings.group_id, properties=_properties(settings)
         )
@@ -131,6 +133,7 @@ class Connection:
         async def leave() -> None:
             self._use(None)
             self.reach.over()
+            self.stable.found({}, 0.0, 0.0)
             await consumer.stop()
 
         await self._assignment.lose(leave)
@@ -182,7 +185,9 @@ class Connection:
             self._is_back()
             try:
                 sight = await consumer.look(self._starts.table.ours)
-                self.reach.found(sight, asked_at, self._clock.monotonic())
+                now = self._clock.monotonic()
+                self.reach.found(sight, asked_at, now)
+                self.stable.found(sight.held_up, asked_at, now)
                 await self._fetcher.ask_ends(consumer)
                 await self._starts.look_at_topics()
             except BrokerError:

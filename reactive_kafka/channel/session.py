@@ -179,7 +179,7 @@ def channel_facts(
         abandoned_handlers=history.abandoned + handlers.abandoned,
         replays_avoided=history.replays_avoided, duplicates_dropped=history.duplicates_dropped,
         unsynced_age_s=session.hook.behind_s(), metadata_dropped=commits.room.dropped,
-        warnings=tuple(filter(None, (commits.room.warning, _idle(settings, session)))),
+        warnings=tuple(_warnings(settings, session, totals, now)),
         not_ready=tuple(dict.fromkeys(_not_ready(session, state, now))),
     )  # fmt: skip
 
@@ -190,9 +190,13 @@ def _broker_error(session: ChannelSession) -> str | None:
     return "; ".join([error for error in found if error != CONNECTING][:MOST_ERRORS] or found) or None
 
 
-def _idle(settings: IncomingSettings, session: ChannelSession) -> str | None:
-    idle = session.clients.idle_consumers
-    return ConsumersIdle(channel=settings.name, idle=idle, consumers=settings.consumers).text() if idle else None
+def _warnings(settings: IncomingSettings, session: ChannelSession, totals: ChannelTotals, now: float) -> Iterator[str]:
+    if (less := totals.commits.room.warning) is not None:
+        yield less
+    if idle := session.clients.idle_consumers:
+        yield ConsumersIdle(channel=settings.name, idle=idle, consumers=settings.consumers).text()
+    for client in session.clients:
+        yield from client.connection.stable.warnings(now)
 
 
 def _failure_strategies(settings: IncomingSettings) -> tuple[str, ...]:

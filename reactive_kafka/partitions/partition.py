@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import NamedTuple
 
 from reactive_kafka.commit.metadata.pending import MetadataPolicy, OffsetMetadata, PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker, UnknownCommits
@@ -89,12 +90,21 @@ class Choice:
     void: str | None = None  # why what the group has says nothing: the topic was made anew, and is read from there
 
 
+class Standstill(NamedTuple):
+    """What is stable has been read, and the log goes on."""
+
+    stable: int  # the last stable offset
+    end: int
+    since: float
+    is_long: bool
+
+
 class Partition:
     """What one client knows of one of its partitions."""
 
     __slots__ = (
         "assignment", "behind", "chosen", "end", "generation", "has_hooks", "holds", "id", "is_open", "is_paused",
-        "is_void", "lane", "left_out_in", "left_out_since", "metadata", "silent", "sought", "state", "stored",
+        "is_void", "lane", "left_out_in", "left_out_since", "metadata", "silent", "sought", "stands", "state", "stored",
         "tracker", "unknown", "unreadable",
     )  # fmt: skip
 
@@ -121,6 +131,7 @@ class Partition:
         self.holds = False  # it may hold records that take room
         self.unreadable: Unreadable | None = None  # what of its log cannot be read now
         self.silent: tuple[str, float] | None = None  # why its leader does not answer, and since when
+        self.stands: Standstill | None = None  # an open transaction holds it up
         self.is_paused = False  # at the client
         self.left_out_in = -1  # the last round of polls that asked for nothing of it
         self.left_out_since = 0.0

@@ -213,6 +213,13 @@ async def test_a_transaction_that_nobody_ends_holds_up_its_partition_and_nothing
             await until(lambda: sum(one.tp == flows for one in life.events) > 200, 30, "the other one flows")
             assert not [one for one in life.events if one.tp == hangs and one.kind == "begin"]
             assert scenario.observer.committed(hangs) <= 0
+            stands = f"the last stable offset of {topic}-{partition} has stood at 0 for "
+            await until(lambda: f"{topic}-{partition} stands at 0" in life.tail(), 20, "it is told", life.tail)
+            status, body = await life.health("/health/ready")
+            [warning] = body["checks"][0]["data"]["warnings"]
+            assert (status, warning.startswith(stands)) == (200, True), warning
+            end = int(warning.partition("the end is ")[2].partition(":")[0])
+            assert 1 < end <= 1 + max(offset for tp, offset in scenario.load.sent if tp == hangs)
             await producer.abort_transaction()
             await until(
                 lambda: any(one.tp == hangs for one in life.events if one.kind == "end"), 30, "it goes on", life.tail

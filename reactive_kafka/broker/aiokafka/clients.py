@@ -163,7 +163,8 @@ class AiokafkaConsumer(Assignment):
         missing = {
             topic for topic in topics if topic not in forbidden and not client.cluster.partitions_for_topic(topic)
         }
-        return Sight(frozenset(missing), frozenset(forbidden), await silent_leaders(client, partitions))
+        silent = await silent_leaders(client, partitions)
+        return Sight(frozenset(missing), frozenset(forbidden), silent, self.held_up())
 
     async def check(self) -> None:
         if not await within(CALL_DEADLINE_S, anybody_answers(self.client._client), "asking any broker"):

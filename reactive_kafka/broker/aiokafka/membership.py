@@ -94,6 +94,17 @@ class Assignment(Questions):
         end = state.lso if self.read_committed else state.highwater
         return None if end is None or end < 0 else int(end)
 
+    def held_up(self) -> dict[TopicPartition, tuple[int, int]]:
+        """partition -> last stable offset and end, as the last fetch saw them, where only an open transaction waits."""
+        states = self.states() if self.read_committed and not self.is_closed else {}
+        # The client keeps fetching where it has a position and no pause. Elsewhere the two are of an unknown age.
+        fetched = {one: state for one, state in states.items() if state.has_valid_position and not state.paused}
+        return {
+            one: (int(state.lso), int(state.highwater))
+            for one, state in fetched.items()
+            if state.lso is not None and 0 <= state.lso < state.highwater and state.position >= state.lso
+        }
+
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         assigned = frozenset() if self._theirs is None else frozenset(self._theirs.tps)
         missing = [partition for partition in partitions if partition not in assigned]

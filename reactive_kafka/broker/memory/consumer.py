@@ -202,7 +202,9 @@ class MemoryConsumer(MemoryQuestions):
     async def look(self, partitions: Collection[TopicPartition]) -> Sight:
         away = self._state.faults.leaders_away
         silent: dict[TopicPartition, str | None] = {one: away[one] for one in partitions if one in away}
-        return Sight(frozenset(self._subscription.topics) - self._state.logs.keys(), silent=silent)
+        logs = {one: (self._state.log(one), at) for one, at in self.positions().items() if self._reads_committed}
+        held_up = {one: log.held_up for one, (log, at) in logs.items() if log and log.stable_end <= at < log.end}
+        return Sight(frozenset(self._subscription.topics) - self._state.logs.keys(), silent=silent, held_up=held_up)
 
     async def stop(self) -> None:
         self._has_joined = False

@@ -143,6 +143,16 @@ class LeadersBack(ChannelEvent):
     """The end of :class:`LeadersAway`."""
 
 
+@event(
+    "the last stable offset of {partition} stands at {stable}, the end is {end}: an open transaction", level="warning"
+)
+class TransactionHangs(PartitionEvent):
+    """A partition whose committed records are read gives none for long, although there are more; reported once."""
+
+    stable: int
+    end: int
+
+
 @event(level="warning")
 class OffsetReset(PartitionEvent):
     """``auto_offset_reset`` chose the position: nothing was committed, or the log no longer holds it.
