@@ -78,7 +78,8 @@ def escaped(text: str) -> str:
     r"""*text* with line breaks, control characters and all else that cannot be printed as escapes such as ``\n``."""
     if text.isprintable():
         return text
-    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+    # Not by the codec "unicode_escape": Python imports that at its first use, which fails where no descriptor is left.
+    return "".join(char if char.isprintable() else ascii(char)[1:-1] for char in text)
 
 
 class ConfigError(ReactiveKafkaError, ValueError):

@@ -72,7 +72,7 @@ DOORS: dict[str, set[str]] = {
     "rich": {"cli.spark_progress"},
     "sqlalchemy": {"checkpoint.stores"},
     "starlette": {"http"},
-    "uvicorn": {"http.server"},
+    "uvicorn": {"http.connection"},
     "uvloop": {"runtime.signals"},
     "yaml": {"config.yaml_text"},
 }

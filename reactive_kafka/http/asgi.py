@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import anyio
@@ -13,7 +13,7 @@ from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -21,6 +21,9 @@ from reactive_kafka.http.views import STYLE, channels_json, page, spark_json
 from reactive_kafka.observe.facts import AppFacts
 from reactive_kafka.observe.health import Health, Probe
 from reactive_kafka.observe.prometheus import Registry, render, snapshot
+
+PROBES = frozenset({"/health", "/health/live", "/health/ready", "/health/started"})
+"""They are answered whoever asks, and when nothing else is."""
 
 _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 _HEADERS = {
@@ -95,6 +98,16 @@ class _WithHeaders:
             await send(message)
 
         await self._app(scope, receive, send_with_headers)
+
+
+def refusal(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
+    """An answer that says why there is no other."""
+    return PlainTextResponse(f"{why}\n", status, headers)
+
+
+def is_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:
+    """Whether an answer with these headers has no end of its own."""
+    return any(name.lower() == b"content-type" and value.startswith(b"text/event-stream") for name, value in headers)
 
 
 def _probe(probe: Probe) -> Response:

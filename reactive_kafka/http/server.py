@@ -4,35 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import ipaddress
 import logging
 import socket
-from collections.abc import AsyncIterator
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Iterator
 from typing import NamedTuple
 
 import anyio
-import uvicorn
 from starlette.types import ASGIApp
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from reactive_kafka.errors import ConfigError
+from reactive_kafka.http.connection import Connection, Limits, Shared
+from reactive_kafka.http.places import Places
 from reactive_kafka.tasks import Fails, Handle, log_failure
 
-CHUNK_BYTES = 1024
+BACKLOG = 64
+"""Connections that wait to be accepted. They have cost nothing yet, and many of them would keep a probe waiting."""
+AT_ONCE = 16
+"""Connections accepted in one turn of the loop."""
+RETRY_S = 0.2
+"""Until accepting is tried again where no descriptor is left."""
+TOLD_EACH_S = 60.0
 
 logger = logging.getLogger("reactive_kafka.http")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
-    """What clients may use of the server."""
-
-    connections: int = 64  # at once; further requests are answered with 503
-    header_bytes: int = 8 * 1024  # size of a request's head; above it (by up to 1 KiB) the answer is 400
-    keep_alive_s: int = 5  # how long a connection may idle between requests; whole seconds
-    exchange_s: float = 10.0  # from the connection, or its last response, until the client has received the next one
-    grace_s: float = 0.4  # how long running responses may take when the server closes
 
 
 class HttpServer(NamedTuple):
@@ -58,17 +53,17 @@ async def serve(
     Cancellation: Closes the server as well, within a second.
     """
     bound = await _bind(host, port)
-    server = _Server(_Config(asgi, limits or Limits()))
     try:
-        await server.open(bound)
-        ticking = Handle(server.main_loop, "http", fails)
+        server = _Server(asgi, bound, limits or Limits())
+        accepting = Handle(server.accept, "http", fails)
         try:
             yield HttpServer(*bound.getsockname()[:2])
         finally:
-            ticking.cancel()
+            accepting.cancel()
             with anyio.CancelScope(shield=True):
+                await asyncio.wait([accepting.task])
+                bound.close()
                 await server.close()
-                await asyncio.wait([ticking.task])
     finally:
         bound.close()
 
@@ -81,7 +76,7 @@ async def _bind(host: str, port: int) -> socket.socket:
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
-            bound.listen(128)
+            bound.listen(BACKLOG)
             bound.setblocking(False)
         except BaseException:
             bound.close()
@@ -100,87 +95,105 @@ def _bracketed(host: str) -> str:
     return f"[{host}]" if ":" in host else host
 
 
-class _Config(uvicorn.Config):
-    def __init__(self, asgi: ASGIApp, limits: Limits) -> None:
-        self.limits = limits
-        super().__init__(
-            asgi,
-            interface="asgi3",
-            http=_Connection,
-            ws="none",
-            lifespan="off",
-            log_config=None,  # logging belongs to the owner of the process
-            proxy_headers=False,
-            server_header=False,
-            limit_concurrency=limits.connections,
-            timeout_keep_alive=limits.keep_alive_s,
-            h11_max_incomplete_event_size=limits.header_bytes,
-        )
+class _Server:
+    """uvicorn's connections on a socket of ours.
 
+    asyncio's own accepting has no limit, and where descriptors run out it logs each of its tries, and tries the more
+    often the longer that lasts: 356,016 lines for 400 clients.
+    """
 
-class _Connection(H11Protocol):
-    """Drops a client that does not end its request or read the response: uvicorn limits the time between them only."""
+    def __init__(self, asgi: ASGIApp, bound: socket.socket, limits: Limits) -> None:
+        self._shared = Shared(asgi, limits)
+        self._bound = bound
+        self._places: Places[Connection] = Places(min(limits.connections, _most_descriptors() // 4), limits.probes)
+        self._told_at = -TOLD_EACH_S
+        self._failed = 0  # tries to accept, since that
 
-    config: _Config
-    _deadline: asyncio.TimerHandle | None = None
+    async def accept(self) -> None:
+        """Accept until it is cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                first, _ = await loop.sock_accept(self._bound)
+            except ConnectionError:  # the client is gone again
+                continue
+            except OSError as error:
+                if error.errno == errno.EBADF:
+                    raise
+                await self._make_room(error)
+            else:
+                await self._enter([first, *self._waiting()])
 
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.access_log = False  # uvicorn's own setting would silence the access log of the whole process
-        self._set_deadline()
+    def _waiting(self) -> Iterator[socket.socket]:
+        with contextlib.suppress(OSError):  # nobody waits; any other reason meets the next turn again
+            for _ in range(AT_ONCE - 1):
+                yield self._bound.accept()[0]
 
-    def data_received(self, data: bytes) -> None:
-        # h11 checks the size of a head only while its end has not arrived: in one piece, a head of any size passes.
-        for start in range(0, len(data), CHUNK_BYTES):
-            if not self.transport.is_closing():
-                super().data_received(data[start : start + CHUNK_BYTES])
+    async def _enter(self, arrived: list[socket.socket]) -> None:
+        """Give each of them a place, or close it."""
+        entering = []
+        for client in arrived:
+            for_probes = self._places.free()
+            if for_probes is None:
+                client.close()
+                continue
+            connection = Connection(self._shared, self._places.leave)
+            connection.for_probes = for_probes
+            self._places.take(connection, for_probes)
+            entering.append(self._connect(client, connection))
+        connected = asyncio.gather(*entering)
+        try:
+            await asyncio.shield(connected)
+        except asyncio.CancelledError:
+            await connected  # a turn or two of the loop: then each socket belongs to a connection, which is closed
+            raise
+        if not entering:
+            await asyncio.sleep(0)
 
-    def on_response_complete(self) -> None:
-        self._set_deadline()
-        super().on_response_complete()
+    async def _connect(self, client: socket.socket, connection: Connection) -> None:
+        try:
+            await asyncio.get_running_loop().connect_accepted_socket(lambda: connection, client)
+        except OSError:  # it is gone already
+            self._places.leave(connection)
+            client.close()
 
-    def connection_lost(self, exc: Exception | None) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        super().connection_lost(exc)
-
-    def _set_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-        self._deadline = self.loop.call_later(self.config.limits.exchange_s, self.transport.abort)
-
-
-class _Server(uvicorn.Server):
-    """uvicorn's server without what belongs to a process: signal handlers, log lines, a shutdown at its own pace."""
-
-    config: _Config
-
-    async def open(self, bound: socket.socket) -> None:
-        self.config.load()
-        self.lifespan = self.config.lifespan_class(self.config)
-        await self.startup(sockets=[bound])
+    async def _make_room(self, error: OSError) -> None:
+        """No descriptor is left. Who has no request gives one back; else the others may, in a while."""
+        loop, self._failed = asyncio.get_running_loop(), self._failed + 1
+        if loop.time() - self._told_at >= TOLD_EACH_S:
+            logger.warning("no connection can be accepted (%d times): %s", self._failed, error.strerror)
+            self._told_at, self._failed = loop.time(), 0
+        await asyncio.sleep(0 if self._places.dismiss_oldest() else RETRY_S)
 
     async def close(self) -> None:
-        """Stop listening, let running responses end within the grace period, then abort the rest."""
-        for server in self.servers:
-            server.close()
+        """Let running answers end within the grace period, then abort the rest."""
+        state = self._shared.state
         try:
-            for connection in list(self.server_state.connections):
+            for connection in list(state.connections):
                 connection.shutdown()
-            await self._wait_until_gone(self.config.limits.grace_s)
+            await self._wait_until_gone(self._shared.limits.grace_s)
         finally:
-            for connection in list(self.server_state.connections):
+            for connection in list(state.connections):
                 connection.transport.abort()
             await self._wait_until_gone(0.1)  # tasks that only waited for a slow client end now
-            stuck = list(self.server_state.tasks)
+            stuck = list(state.tasks)
             for task in stuck:
                 task.cancel()
             if stuck:
                 await asyncio.wait(stuck)
 
     async def _wait_until_gone(self, limit_s: float) -> None:
-        state, loop = self.server_state, asyncio.get_running_loop()
+        state, loop = self._shared.state, asyncio.get_running_loop()
         deadline = loop.time() + limit_s
         # A response is received when its connection is gone; uvicorn has nothing to await for that.
         while (state.connections or state.tasks) and loop.time() < deadline:  # noqa: ASYNC110
             await asyncio.sleep(0.01)
+
+
+def _most_descriptors() -> int:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return 2048
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return soft if soft != resource.RLIM_INFINITY else 2**31

@@ -193,10 +193,7 @@ class _Errors(logging.Handler):
         self.lines: list[str] = []
 
     def emit(self, record: logging.LogRecord) -> None:
-        # Known, and only noise: uvicorn logs what h11 says of a body that breaks off or is no body as our exception.
-        kind = record.exc_info[0] if record.exc_info else None
-        if kind is None or not kind.__module__.startswith("h11"):
-            self.lines.append(record.getMessage())
+        self.lines.append(record.getMessage())
 
 
 @contextmanager
