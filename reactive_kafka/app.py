@@ -243,7 +243,7 @@ class App:
             settings=self.settings,
             app=self.plan,
             hooks=self._hooks,
-            asgi=lambda: self.asgi,
+            asgi=lambda: self._endpoints(is_mounted=False),
             clock=self._clock,
             observer=self._observer,
             log=self._log,
@@ -390,10 +390,17 @@ class App:
 
     @property
     def asgi(self) -> Starlette:
-        """The ASGI application with health, metrics and the page, to mount in your own."""
-        from reactive_kafka.http.asgi import make_asgi
+        """The ASGI application with health, metrics and the page, to mount in your own.
 
-        return make_asgi(self)
+        With a token in ``[http]`` the page and ``/api`` need it, wherever your server listens.
+        """
+        return self._endpoints(is_mounted=True)
+
+    def _endpoints(self, *, is_mounted: bool) -> Starlette:
+        from reactive_kafka.http.asgi import make_asgi
+        from reactive_kafka.http.guard import guard_of
+
+        return make_asgi(self, lambda: guard_of(self.settings.http, is_mounted=is_mounted))
 
     @property
     def http(self) -> HttpServer | None:

@@ -25,6 +25,7 @@ from reactive_kafka.config.values import (
     BOOLEAN,
     COUNT,
     HEADER_NAMES,
+    HOSTS,
     MASTER,
     OBJECT,
     REMOTE,
@@ -33,6 +34,7 @@ from reactive_kafka.config.values import (
     SOME_TIME,
     TEXT,
     TIME,
+    TOKEN,
     TOPIC,
     TOPICS,
     choice,
@@ -296,6 +298,18 @@ class HttpSettings:
     enabled: bool = setting(BOOLEAN, True, "Serve health and metrics.")
     host: str = setting(TEXT, "127.0.0.1", "The address to listen on.")
     port: int = setting(integer(0, 65535), 9000, "The port; 0 takes a free one.")
+    hosts: Sequence[str] | None = setting(
+        HOSTS,
+        None,
+        "Names by which the server may be asked, besides `localhost`, IP addresses and `host`. By any other name the "
+        "page and `/api` are refused; on a loopback address everything is.",
+    )
+    token: str | None = setting(
+        TOKEN,
+        None,
+        "A bearer token, better in a file: `token_file`. Whatever changes something needs it; beyond a loopback "
+        "address reading the page and `/api` does, too; probes and `/metrics` never.",
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

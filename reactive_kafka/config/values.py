@@ -25,6 +25,7 @@ _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _OBJECT = re.compile(f"{_DOTTED}:{_DOTTED}")
 _NAME = r"(?=[^:]{1,253}(?::|\Z))[\w-]{1,63}(?:\.[\w-]{1,63})*\.?"  # of a host: what can be asked for at all
 _SERVER = re.compile(rf"(?!embedded\Z)(?:\[[0-9a-fA-F:.%\w]+\]|{_NAME})(?::(\d{{1,5}}))?")
+_HOST = re.compile(_NAME)
 _REMOTE = re.compile(r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(\d{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?")
 _MASTER = re.compile(
     r"local|local\[\s*([1-9]\d*|\*)\s*(,\s*[1-9]\d*\s*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
@@ -189,6 +190,15 @@ def _read_names(raw: Any) -> tuple[str, ...] | None:
     return names if len(set(names)) == len(names) else None
 
 
+def _read_hosts(raw: Any) -> tuple[str, ...] | None:
+    hosts = tuple(TEXT.parse(host).lower().removesuffix(".") for host in comma_list(raw))
+    return hosts if all(map(_HOST.fullmatch, hosts)) and len(set(hosts)) == len(hosts) else None
+
+
+def _is_token(raw: Any) -> bool:
+    return isinstance(raw, str) and re.fullmatch("[!-~]+", raw) is not None
+
+
 def _read_servers(raw: Any) -> str:
     """Comma-separated ``host:port``, or ``embedded``."""
     servers = comma_list(raw)
@@ -230,6 +240,8 @@ SIZE = Kind('a size: "64KiB", "1MB" or bytes as a number, at least 1', lambda ra
 TEXT: Kind[str] = Kind("a string that is not empty", only(is_text), native=(str,), free=True)
 TOPIC: Kind[str] = Kind(f"the name of a topic: {TOPIC_RULE}", only(is_topic), native=(str,))
 TOPICS = Kind(f"a list of different topics: {TOPIC_RULE}", _read_topics, show=list, native=(str, list))
+HOSTS = Kind('a list of different host names, without ports: "kafka.example.com"', _read_hosts, list, (str, list))
+TOKEN: Kind[str] = Kind("printable ASCII characters without spaces", only(_is_token), native=(str,), free=True)
 HEADER_NAMES = Kind("a list of different header names", _read_names, show=list, native=(str, list))
 OBJECT: Kind[str] = Kind('"module:function"', only(names_an_object), native=(str,))
 _SERVER_KIND = Kind('"host:port"', _with_port(_SERVER))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 import anyio
@@ -17,13 +17,11 @@ from starlette.responses import HTMLResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from reactive_kafka.http.guard import Guard, Refusal
 from reactive_kafka.http.views import STYLE, channels_json, page, spark_json
 from reactive_kafka.observe.facts import AppFacts
 from reactive_kafka.observe.health import Health, Probe
 from reactive_kafka.observe.prometheus import Registry, render, snapshot
-
-PROBES = frozenset({"/health", "/health/live", "/health/ready", "/health/started"})
-"""They are answered whoever asks, and when nothing else is."""
 
 _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 _HEADERS = {
@@ -46,8 +44,11 @@ class AppLike(Protocol):
     def health(self) -> Health: ...
 
 
-def make_asgi(app: AppLike) -> Starlette:
-    """The ASGI application of *app*; every path answers GET and HEAD and changes nothing."""
+def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
+    """The ASGI application of *app*; every path answers GET and HEAD and changes nothing.
+
+    *guard* is asked at each request: an application that is mounted early is configured later.
+    """
     rendering = anyio.CapacityLimiter(1)  # our own: blocking handlers may use up the default one
     answers: dict[str, Callable[[], Response]] = {
         "/health": lambda: _probe(app.health().overall),
@@ -74,7 +75,7 @@ def make_asgi(app: AppLike) -> Starlette:
         return answered
 
     asgi = Starlette(
-        middleware=[Middleware(_WithHeaders)],
+        middleware=[Middleware(_WithHeaders), Middleware(_Guarded, guard)],
         routes=[
             Route("/", status),
             Route("/metrics", metrics),
@@ -100,9 +101,26 @@ class _WithHeaders:
         await self._app(scope, receive, send_with_headers)
 
 
-def refusal(status: int, why: str, headers: Mapping[str, str] | None = None) -> Response:
-    """An answer that says why there is no other."""
-    return PlainTextResponse(f"{why}\n", status, headers)
+class _Guarded:
+    """Refuses what the guard does not let pass."""
+
+    def __init__(self, app: ASGIApp, guard: Callable[[], Guard]) -> None:
+        self._app = app
+        self._guard = guard
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._app
+        if scope["type"] == "http":
+            path = scope["path"].removeprefix(scope.get("root_path", ""))
+            headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+            refusal = self._guard().refusal(scope["method"], path, headers)
+            app = app if refusal is None else refused(refusal)
+        await app(scope, receive, send)
+
+
+def refused(refusal: Refusal) -> Response:
+    """The answer that says so."""
+    return PlainTextResponse(f"{refusal.why}\n", refusal.status, refusal.headers)
 
 
 def is_stream(headers: Iterable[tuple[bytes, bytes]]) -> bool:

@@ -15,7 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
-from reactive_kafka.http.asgi import PROBES, is_stream, refusal
+from reactive_kafka.http.asgi import is_stream, refused
+from reactive_kafka.http.guard import PROBES, Refusal
 
 CHUNK_BYTES = 1024
 
@@ -151,4 +152,4 @@ class Connection(H11Protocol):
         self._deadline = None if within_s is None else self.loop.call_later(within_s, self.transport.abort)
 
 
-_FULL = refusal(503, "all connections are taken: only probes are answered now", {"Retry-After": "1"})
+_FULL = refused(Refusal(503, "all connections are taken: only probes are answered now", {"Retry-After": "1"}))

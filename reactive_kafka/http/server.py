@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-import ipaddress
 import logging
 import socket
 from collections.abc import AsyncIterator, Iterator
@@ -16,6 +15,7 @@ from starlette.types import ASGIApp
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.http.connection import Connection, Limits, Shared
+from reactive_kafka.http.guard import is_local
 from reactive_kafka.http.places import Places
 from reactive_kafka.tasks import Fails, Handle, log_failure
 
@@ -86,7 +86,7 @@ async def _bind(host: str, port: int) -> socket.socket:
             f"[http] {_bracketed(host)}:{port} cannot be bound: {getattr(error, 'strerror', None) or error}; "
             "set host and port to a free address, port = 0 for any free port, or enabled = false"
         ) from error
-    if not ipaddress.ip_address(address[0]).is_loopback:
+    if not is_local(str(address[0])):
         logger.warning("health and metrics are open to the network: listening on %s:%s", *bound.getsockname()[:2])
     return bound
 

@@ -165,8 +165,9 @@ def test_every_key_reaches_its_field() -> None:
     sender: dict[str, Any] = {"topic": "t", "value_serializer": "json", "key_serializer": "string", "max_in_flight": 2}
     (out,) = loaded(outgoing(**sender, wait_for_write=False, send_timeout="1m")).outgoing.values()
     assert out == OutgoingSettings(name="invoices", **sender, wait_for_write=False, send_timeout_s=60, client=CLIENT)
-    assert loaded({"http": {"enabled": False, "host": "::1", "port": 0}}).http == HttpSettings(
-        enabled=False, host="::1", port=0
+    http = {"enabled": False, "host": "::1", "port": 0, "hosts": ["A.example.", "b"], "token": "s3cret"}
+    assert loaded({"http": http}).http == HttpSettings(
+        enabled=False, host="::1", port=0, hosts=("a.example", "b"), token="s3cret"
     )
 
 

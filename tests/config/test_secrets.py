@@ -123,6 +123,7 @@ def test_the_text_of_a_secret_is_taken_only_where_a_client_gets_it() -> None:
                 places.add(str(path.relative_to(package)))
     assert places == {
         "config/secrets.py",
+        "http/guard.py",
         "broker/aiokafka/setup.py",
         "checkpoint/stores/opening.py",
         "spark/session/conf.py",
