@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
-import anyio
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
@@ -18,10 +17,11 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reactive_kafka.http.guard import Guard, Refusal
+from reactive_kafka.http.scrapes import Scrapes
 from reactive_kafka.http.views import STYLE, channels_json, page, spark_json
 from reactive_kafka.observe.facts import AppFacts
 from reactive_kafka.observe.health import Health, Probe
-from reactive_kafka.observe.prometheus import Registry, render, snapshot
+from reactive_kafka.observe.prometheus import Registry
 
 _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 _HEADERS = {
@@ -49,7 +49,7 @@ def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
 
     *guard* is asked at each request: an application that is mounted early is configured later.
     """
-    rendering = anyio.CapacityLimiter(1)  # our own: blocking handlers may use up the default one
+    scrapes = Scrapes(lambda: app.registry)
     answers: dict[str, Callable[[], Response]] = {
         "/health": lambda: _probe(app.health().overall),
         "/health/live": lambda: _probe(app.health().live),
@@ -60,10 +60,7 @@ def make_asgi(app: AppLike, guard: Callable[[], Guard] = Guard) -> Starlette:
     }
 
     async def metrics(request: Request) -> Response:
-        # The numbers are read here, on the loop; thousands of them take long to render, so a thread does that.
-        families, accept = snapshot(app.registry), request.headers.get("accept", "")
-        body, content_type = await anyio.to_thread.run_sync(render, families, accept, limiter=rendering)
-        return Response(body, headers={"Content-Type": content_type})
+        return await scrapes.answer(request.headers.get("accept", ""))
 
     async def status(request: Request) -> Response:
         return HTMLResponse(page(app.facts(), app.health(), request.scope.get("root_path", "")))

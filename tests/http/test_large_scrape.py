@@ -1,0 +1,119 @@
+"""Scrapes of 10,000 partitions: what they cost, and what slow scrapers of them hold."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import gc
+import time
+from collections.abc import Iterable
+
+import httpx
+import pytest
+from prometheus_client import Metric
+from prometheus_client.registry import Collector
+
+from reactive_kafka.http.asgi import make_asgi
+from reactive_kafka.http.scrapes import MOST_TEXTS, _Text
+from reactive_kafka.http.server import serve
+from reactive_kafka.observe.facts import AppFacts, PartitionTotals
+from reactive_kafka.observe.prometheus import render, snapshot
+from reactive_kafka.records import TopicPartition
+from tests.http.applike import FactsApp
+from tests.http.test_attack import ASKS, all_probes, crowd
+from tests.http.test_server import HOST
+from tests.observe.samples import app, channel, partition
+
+PARTITIONS = 10_000
+
+
+def large(partitions: int, retries: int = 0) -> AppFacts:
+    """A channel of so many partitions, of which each has its counters."""
+    every = [TopicPartition("orders", number) for number in range(partitions)]
+    assigned = tuple(dataclasses.replace(partition(), partition=one) for one in every)
+    totals = {one: PartitionTotals(received=20, acked=16, nacked={"ignore": 1}) for one in every}
+    return app(channel(partitions=assigned, totals=totals, retries=retries))
+
+
+class CountingApp(FactsApp):
+    """Its facts change each time that somebody asks for them."""
+
+    def __init__(self, partitions: int) -> None:
+        self.asked = 0
+        super().__init__(large(partitions))
+
+    def facts(self) -> AppFacts:
+        self.asked += 1
+        self.now = app(dataclasses.replace(self.now.channels[0], retries=self.asked))
+        return self.now
+
+
+class Wordy(Collector):
+    """A metric of the user's own, of more bytes than the buffers of a socket take."""
+
+    def collect(self) -> Iterable[Metric]:
+        return [Metric("wordy", "x" * 15_000_000, "gauge")]
+
+
+def retries_in(text: str) -> int:
+    (line,) = (line for line in text.splitlines() if line.startswith("reactive_kafka_retries_total{"))
+    return int(float(line.rpartition(" ")[2]))
+
+
+def test_a_scrape_of_ten_thousand_partitions_has_a_size_and_costs_the_loop_nothing_for_each() -> None:
+    """Row J4 of the faults."""
+    served = FactsApp(large(PARTITIONS))
+    started = time.perf_counter()
+    families = snapshot(served.registry)
+    taken = time.perf_counter()
+    body, _ = render(families, "")
+    rendered = time.perf_counter()
+    series = [line for line in body.splitlines() if not line.startswith(b"#")]
+    assert len(series) >= 13 * PARTITIONS, "each partition has its series"
+    assert len(body) < 100 * len(series)
+    assert len(series) < 13 * PARTITIONS + 200, "and nothing else grows with them"
+    assert 20 * (taken - started) < rendered - taken, "the thread does it"
+
+
+async def test_who_asks_while_a_scrape_is_made_gets_the_next_one_with_all_the_others() -> None:
+    """Row J4 of the faults: the loop reads the facts as often as a scrape is made, however many ask."""
+    served = CountingApp(1000)
+    transport = httpx.ASGITransport(app=make_asgi(served))
+    async with httpx.AsyncClient(transport=transport, base_url="http://app") as client:
+        first = asyncio.create_task(client.get("/metrics"))
+        while served.asked == 0:  # noqa: ASYNC110 - nobody sets an event for that
+            await asyncio.sleep(0)
+        others = await asyncio.gather(*(client.get("/metrics") for _ in range(50)))
+        assert retries_in((await first).text) == 1
+        assert {retries_in(answer.text) for answer in others} == {2}, "of a time after they asked"
+        assert retries_in((await client.get("/metrics")).text) == 3
+        openmetrics = await client.get("/metrics", headers={"accept": "application/openmetrics-text"})
+        assert openmetrics.text.endswith("# EOF\n")
+
+
+async def test_slow_scrapers_hold_few_texts_however_many_there_are() -> None:
+    """Row J2 of the faults."""
+    served = CountingApp(1)
+    served.registry.register(Wordy())
+    async with (
+        serve(make_asgi(served), HOST, 0) as server,
+        httpx.AsyncClient(trust_env=False, timeout=60) as client,
+    ):
+        async with crowd(server, MOST_TEXTS + 4) as slow:
+            for number, (_, writer) in enumerate(slow, 1):
+                writer.transport.pause_reading()  # type: ignore[attr-defined]
+                writer.write(ASKS % b"/metrics")
+                while served.asked < min(number, MOST_TEXTS):  # noqa: ASYNC110 - nobody sets an event for that
+                    await asyncio.sleep(0.01)
+            assert await all_probes(server) == {200}
+            held = await client.get(f"{server.url}/metrics")
+            assert retries_in(held.text) == MOST_TEXTS, "the newest that there is"
+            assert sum(isinstance(one, _Text) for one in gc.get_objects()) == MOST_TEXTS
+            assert served.asked == MOST_TEXTS
+        for _ in range(500):
+            if not any(isinstance(one, _Text) for one in gc.get_objects()):
+                break
+            await asyncio.sleep(0.01)
+        else:
+            pytest.fail("the texts of clients that are gone are kept")
+        assert retries_in((await client.get(f"{server.url}/metrics")).text) == MOST_TEXTS + 1
