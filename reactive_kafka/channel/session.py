@@ -165,13 +165,14 @@ def channel_facts(
         session.acknowledger.count_acks(tracker)  # when somebody asks, and not at each ack
     state: ChannelState = "paused" if totals.pauses.reasons and status.state == "running" else status.state
     commits, history, handlers = totals.commits, totals.history, totals.handlers
+    partitions = partition_facts(session, now) if last_partitions is None else last_partitions
     return ChannelFacts(
         channel=settings.name, state=state, reason=status.why_failed(now), on_poison=settings.on_poison,
         failure_strategies=_failure_strategies(settings), poison_limit_s=settings.unprocessed_record_max_age_s,
         has_joined=status.has_joined, paused_by=totals.pauses.reasons,
         broker_error=_broker_error(session),
-        partitions=partition_facts(session, now) if last_partitions is None else last_partitions,
-        poison=session.guard.facts(now), totals=dict(totals.totals),
+        partitions=partitions,
+        poison=session.guard.facts(now), totals=totals.bounded(one.partition for one in partitions),
         commits=dict(commits.outcomes), commit_durations=commits.durations,
         handler_durations=handlers.durations, retries=handlers.retries,
         rebalances=dict(history.rebalances), resets=dict(history.resets),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -67,6 +67,12 @@ class ChannelSpec:
     keeps_plans: bool = False  # ranges that an earlier owner has planned are handled as planned
 
 
+MOST_LEFT = 10_000
+"""Partitions that are counted one by one though they are not assigned. A pattern's topics may come and go for ever."""
+OTHERS = TopicPartition("(others)", -1)
+"""What is counted of the partitions beyond those; no topic can have this name."""
+
+
 @dataclass(slots=True)
 class ChannelTotals:
     """What a channel counts, and what it remembers, through all of its sessions."""
@@ -85,6 +91,17 @@ class ChannelTotals:
 
     def received(self, partition: TopicPartition, records: int) -> None:
         self.totals_of(partition).received += records
+
+    def bounded(
+        self, assigned: Iterable[TopicPartition], most_left: int = MOST_LEFT
+    ) -> dict[TopicPartition, PartitionTotals]:
+        """The totals now. Too many partitions that are not assigned any more are counted together, the oldest first."""
+        if len(self.totals) > most_left:
+            kept = {*assigned, OTHERS}
+            left = [one for one in self.totals if one not in kept]
+            for one in left[: max(0, len(left) - most_left)]:
+                self.totals[OTHERS].add(self.totals.pop(one))
+        return dict(self.totals)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -53,6 +53,13 @@ class PartitionTotals:
     delayed: int = 0  # written to a retry topic, confirmed
     poison: int = 0
 
+    def add(self, other: PartitionTotals) -> None:
+        """Count what *other* has counted."""
+        for name in ("received", "acked", "dead_lettered", "delayed", "poison"):
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for strategy, records in other.nacked.items():
+            self.nacked[strategy] = self.nacked.get(strategy, 0) + records
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PoisonFacts:
