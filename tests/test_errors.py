@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -13,6 +16,8 @@ from hypothesis import strategies as st
 import reactive_kafka
 from reactive_kafka import TopicPartition, errors
 from reactive_kafka.errors import HandlerError, describe, text_of
+
+ROOT = Path(__file__).parent.parent
 
 
 def raises(error: BaseException) -> Callable[[Any], NoReturn]:
@@ -71,3 +76,13 @@ def test_every_error_that_the_package_exports_is_in_the_tree() -> None:
     exported = [getattr(reactive_kafka, name) for name in reactive_kafka.__all__]
     names = {kind.__name__ for kind in exported if isinstance(kind, type) and issubclass(kind, BaseException)}
     assert names - {"ReactiveKafkaError"} <= drawn().keys()
+
+
+def test_escaping_imports_nothing_which_would_fail_without_descriptors() -> None:
+    """Row D10 of the faults."""
+    code = (
+        "import sys; from reactive_kafka.errors import escaped; before = set(sys.modules); "
+        r"print(escaped('\n\x1b\u2028\udc80\U000e0001'), set(sys.modules) - before)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == r"\n\x1b\u2028\udc80\U000e0001 set()" + "\n"

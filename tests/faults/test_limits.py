@@ -1,13 +1,15 @@
-"""A service at the limits of its machine: memory, disks, and processes that it has forked."""
+"""A service at the limits of its machine: memory, descriptors, clients, disks, and processes that it has forked."""
 
 from __future__ import annotations
 
 import os
+import resource
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -121,6 +123,67 @@ async def test_a_child_that_comes_back_from_a_handler_ends_and_its_parent_goes_o
         await finish(scenario)
         evidence = await scenario.evidence()
     assert report(check(evidence, Rules(duplicate_window_s=0.0))) == ""
+
+
+@contextmanager
+def without_descriptors(pid: int) -> Iterator[None]:
+    """A process that can open nothing any more."""
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    used = {int(one.name) for one in Path(f"/proc/{pid}/fd").iterdir()}
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (next(n for n in range(soft) if n not in used), hard))
+    yield
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def seconds_of(pid: int) -> float:
+    """CPU time of a process."""
+    ticks = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return sum(map(int, ticks)) / os.sysconf("SC_CLK_TCK")
+
+
+async def test_a_member_without_descriptors_works_on_and_says_so_once(kafka: str, tmp_path: Path) -> None:
+    """Row D10 of the faults."""
+    async with playing(kafka, tmp_path) as scenario, AsyncExitStack() as stack:
+        left = member(scenario, "left")
+        async with scenario.load.flowing(100):
+            life = left.start()
+            await life.ready()
+            await works(scenario, life)
+            told, seconds = len(life.log.read_text().splitlines()), seconds_of(life.pid)
+            await works(scenario, life, 400)
+            usual, host = seconds_of(life.pid) - seconds, life.address.partition(":")
+            with without_descriptors(life.pid):
+                for _ in range(60):  # as many as its backlog holds
+                    stack.enter_context(socket.create_connection((host[0], int(host[2]))))
+                seconds = seconds_of(life.pid)
+                await works(scenario, life, 400)
+                assert (await life.health())[0] == 0, "there are descriptors left"
+                assert seconds_of(life.pid) - seconds < 2 * usual + 0.5, "the loop spins"
+            lines = life.log.read_text().splitlines()[told:]
+            assert len(lines) < 10, lines
+            assert sum("no connection can be accepted" in line for line in lines) == 1
+            assert (await life.health())[0] == 200
+        await finish(scenario)
+        evidence = await scenario.evidence()
+    assert report(check(evidence, Rules(duplicate_window_s=0))) == ""
+
+
+async def test_a_member_works_on_and_its_probes_answer_while_clients_hang(kafka: str, tmp_path: Path) -> None:
+    """Row J2 of the faults."""
+    async with playing(kafka, tmp_path) as scenario, AsyncExitStack() as stack:
+        left = member(scenario, "left")
+        async with scenario.load.flowing(100):
+            life = left.start()
+            await life.ready()
+            host, _, port = life.address.partition(":")
+            for number in range(300):
+                client = stack.enter_context(socket.create_connection((host, int(port))))
+                client.sendall(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n" + b"\r\n" * (number % 2))
+            await works(scenario, life, 400)
+            assert [(await life.health(path))[0] for path in ("/health", "/health/live", "/health/ready")] == [200] * 3
+        await finish(scenario)
+        evidence = await scenario.evidence()
+    assert report(check(evidence, Rules(duplicate_window_s=0))) == ""
 
 
 @contextmanager
