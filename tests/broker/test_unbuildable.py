@@ -63,7 +63,7 @@ CLIENTS = pytest.mark.parametrize("start", [consumer, producer, transactional, i
         ("127.0.0.1:1", {"ssl_cadata": "-----BEGIN CERTIFICATE-----"}, FatalBrokerError, "set up with ssl_cadata: "),
         ("[::1%nowhere]:9092", {}, TransientBrokerError, "bootstrap_servers = '[::1%nowhere]:9092'"),
         ("[::1%nowhere]:9092", {}, TransientBrokerError, "Name or service not known"),
-        ("a..b:9092", {}, FatalBrokerError, "label empty or too long), with bootstrap_servers = 'a..b:9092'"),
+        ("a..b:9092", {}, FatalBrokerError, "label empty or too long)), with bootstrap_servers = 'a..b:9092'"),
         ("127.0.0.1:1", SASL | {"sasl_mechanism": "X"}, FatalBrokerError, "sasl_mechanism are supported"),
     ],
 )

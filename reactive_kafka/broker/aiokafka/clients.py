@@ -20,6 +20,7 @@ from aiokafka.protocol.coordination import FindCoordinatorRequest
 from reactive_kafka.broker.aiokafka import group_positions
 from reactive_kafka.broker.aiokafka.asking import Questions, Sparing, anybody_answers, silent_leaders
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, close, finish
+from reactive_kafka.broker.aiokafka.connecting import connect, why_away
 from reactive_kafka.broker.aiokafka.group_positions import (
     NO_MEMBER,
     OffsetFetch,
@@ -36,7 +37,6 @@ from reactive_kafka.broker.aiokafka.setup import (
     CONSUMER_DEFAULTS,
     CONSUMER_FIXED,
     client_properties,
-    connect,
     made,
     theirs,
     translate,
@@ -167,8 +167,9 @@ class AiokafkaConsumer(Assignment):
         return Sight(frozenset(missing), frozenset(forbidden), silent, self.held_up())
 
     async def check(self) -> None:
-        if not await within(CALL_DEADLINE_S, anybody_answers(self.client._client), "asking any broker"):
-            raise TransientBrokerError("no broker answers")
+        client = self.client._client
+        if not await within(CALL_DEADLINE_S, anybody_answers(client), "asking any broker"):
+            raise TransientBrokerError(f"no broker answers{why_away(client)}")
 
 
 class AiokafkaInspector(Questions):

@@ -10,8 +10,9 @@ import aiokafka
 import aiokafka.errors as kafka_errors
 
 from reactive_kafka.broker.aiokafka.closing import CLOSE_DEADLINE_S, STOP_DEADLINE_S, cancel, finish
+from reactive_kafka.broker.aiokafka.connecting import connect
 from reactive_kafka.broker.aiokafka.patience import Reconnecting
-from reactive_kafka.broker.aiokafka.setup import client_properties, connect, made
+from reactive_kafka.broker.aiokafka.setup import client_properties, made
 
 
 class ReplaceableClient:

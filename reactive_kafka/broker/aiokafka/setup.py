@@ -1,4 +1,4 @@
-"""What all clients of aiokafka share: errors translated, arguments, deadlines, how they connect, and what they log."""
+"""What all clients of aiokafka share: errors translated, arguments, deadlines, and what they log."""
 
 from __future__ import annotations
 
@@ -7,20 +7,16 @@ import logging
 import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from contextvars import ContextVar
-from functools import wraps
 from typing import Any, TypeVar
 
 import aiokafka
 import aiokafka.errors as kafka_errors
-from aiokafka.abc import AbstractTokenProvider
-from aiokafka.conn import AIOKafkaConnection, CloseReason
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 from aiokafka.helpers import create_ssl_context
 
-from reactive_kafka.broker.aiokafka import forked
+from reactive_kafka.broker.aiokafka.tokens import Tokens
 from reactive_kafka.config.secrets import revealed
 from reactive_kafka.errors import (
     BrokerError,
@@ -32,12 +28,8 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.records import TopicPartition
 
-DENIED = ("AuthenticationFailed", "UnsupportedSaslMechanism")  # parts of names of errors that are only logged
-
-_starting: ContextVar[StartupReasons | None] = ContextVar("_starting", default=None)
 T = TypeVar("T")
 
-START_DEADLINE_S = 20.0
 CALL_DEADLINE_S = 5.0
 
 CONSUMER_DEFAULTS: Mapping[str, Any] = {
@@ -85,56 +77,19 @@ COORDINATOR_MOVED = (
 )
 
 
-class StartupReasons(logging.Handler):
-    """Keeps what the client logs while it connects: its exception does not say why it could not.
-
-    Of several clients that connect at the same time, each is told only what was logged on its own behalf.
-    """
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.reasons: list[str] = []
-        self.is_over = False  # the tasks that the client has started meanwhile keep the variable for good
-
-    def emit(self, record: logging.LogRecord) -> None:
-        if _starting.get() is self:
-            self.reasons.append(record.getMessage())
-
-    def __enter__(self) -> StartupReasons:
-        logging.getLogger("aiokafka").addHandler(self)
-        self._token = _starting.set(self)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.is_over = True
-        _starting.reset(self._token)
-        logging.getLogger("aiokafka").removeHandler(self)
-
-    def explain(self, error: BrokerError, keys: str) -> BrokerError:
-        """The error with the last reasons added, and the *keys* to look at; fatal where credentials are the reason."""
-        reasons = f" ({'; '.join(dict.fromkeys(self.reasons[-2:]))})" if self.reasons else ""
-        text = f"{error}{reasons}, with {keys}" if keys else f"{error}{reasons}"
-        is_denied = any(text in reason for text in DENIED for reason in self.reasons)
-        return FatalBrokerError(text) if is_denied else type(error)(text)
-
-
 # What the client logs at DEBUG about authentication has the password's bytes (H8).
 logging.getLogger("aiokafka.conn").addFilter(lambda record: "Sasl" not in record.getMessage())
 
 
 class QuietFilter(logging.Filter):
-    """Passes one warning a second from each place in the client's code: in an outage it logs each attempt of each task.
-
-    What is logged while a client connects all passes: it is the reason that our own error gives.
-    """
+    """Passes one warning a second from each place in the client's code: in an outage it logs each attempt."""
 
     def __init__(self) -> None:
         super().__init__()
         self._passed_at: dict[tuple[str, int], float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        starting = _starting.get()
-        if record.levelno < logging.WARNING or (starting is not None and not starting.is_over):
+        if record.levelno < logging.WARNING:
             return True
         place, now = (record.pathname, record.lineno), time.monotonic()
         if now - self._passed_at.get(place, -1.0) < 1.0:
@@ -159,7 +114,7 @@ for _name in (
 
 def translate(error: BaseException) -> BrokerError:
     """The error of ours that says who must act; raise it ``from`` the client's."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    text = str(error) if isinstance(error, kafka_errors.KafkaError) else describe(error)  # its own begin with the class
     ours = ((NOT_OWNER, NotOwnerError), (FATAL, FatalBrokerError), (REJECTED, RejectedRecordError))
     return next((kind for theirs, kind in ours if isinstance(error, theirs)), TransientBrokerError)(text)
 
@@ -177,7 +132,7 @@ def client_properties(properties: Mapping[str, Any], name: str) -> dict[str, Any
         context = arguments["ssl_context"] = _tls_context(ssl, properties)
         context.check_hostname = bool(check_hostname)
     if (provider := arguments.get("sasl_oauth_token_provider")) is not None:
-        AbstractTokenProvider.register(type(provider))  # any object with an async token() will do
+        arguments["sasl_oauth_token_provider"] = Tokens(provider)
     names = arguments.get("partition_assignment_strategy")
     if names is not None:
         names = [names] if isinstance(names, str) else names
@@ -221,29 +176,6 @@ async def within(deadline_s: float, call: Awaitable[T], doing: str) -> T:
         raise TransientBrokerError(f"{doing}: {error}") from error
 
 
-async def connect(client: Any, arguments: Mapping[str, Any], close: Callable[[], Awaitable[None]]) -> None:
-    """Start a client of any kind; one that cannot connect is closed, or it would log that it was left open.
-
-    The error says why it could not be started, as far as the client's log does, and which of its *arguments* say where
-    and how to connect. What is no error of the client's (a name that cannot be encoded, a library that is missing, a
-    token provider that raises) is a FatalBrokerError.
-    """
-    keys = [name for name in ("bootstrap_servers", "sasl_mechanism") if arguments.get(name)]
-    said = " and ".join(f"{name} = {arguments[name]!r}" for name in keys)
-    with StartupReasons() as log:
-        try:
-            await within(START_DEADLINE_S, client.start(), "connecting")
-        except BrokerError as error:
-            await close()
-            raise log.explain(error, said) from error.__cause__
-        except Exception as error:
-            await close()
-            raise log.explain(FatalBrokerError(f"connecting: {describe(error)}"), said) from error
-        except BaseException:
-            await close()
-            raise
-
-
 def theirs(partitions: Collection[TopicPartition]) -> list[Any]:
     """The same partitions as the client's own type."""
     return [aiokafka.TopicPartition(*partition) for partition in partitions]
@@ -252,32 +184,3 @@ def theirs(partitions: Collection[TopicPartition]) -> list[Any]:
 def our_keys(answers: Mapping[Any, T]) -> dict[TopicPartition, T]:
     """partition -> the client's answer for it."""
     return {TopicPartition(partition.topic, partition.partition): answer for partition, answer in answers.items()}
-
-
-def _say_when_closed(send: Any) -> Any:
-    """A connection's method that raises KafkaConnectionError for uvloop's RuntimeError, as it does for OSError.
-
-    Writing to a socket that the broker has closed raises OSError under asyncio's loop, and aiokafka knows that. Under
-    uvloop's it raises RuntimeError, which passes every ``except`` of aiokafka's: it comes out of a commit, and it ends
-    the client's own tasks. It happens whenever a request is sent between the end of a broker and the news of it.
-
-    Source: aio-libs/aiokafka#1038, open.
-    """
-
-    @wraps(send)
-    def sends(self: Any, *arguments: Any, **options: Any) -> Any:
-        try:
-            return send(self, *arguments, **options)
-        except kafka_errors.KafkaError:  # a RuntimeError itself
-            raise
-        except RuntimeError as error:
-            self.close(reason=CloseReason.CONNECTION_BROKEN)
-            broken = f"Connection at {self.host}:{self.port} broken: {error}"
-            raise kafka_errors.KafkaConnectionError(broken) from error
-
-    return sends
-
-
-for _name in ("send", "_send_sasl_token"):
-    setattr(AIOKafkaConnection, _name, _say_when_closed(getattr(AIOKafkaConnection, _name)))
-AIOKafkaConnection.connect = forked.noted(AIOKafkaConnection.connect)

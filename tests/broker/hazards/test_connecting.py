@@ -169,6 +169,19 @@ async def test_start_against_a_closed_port_raises_with_the_address_and_the_reaso
 
 
 @BOTH
+async def test_the_reason_is_told_also_where_the_client_logs_nothing(make: Make) -> None:
+    """Row J7 of the faults."""
+    log = logging.getLogger("aiokafka")
+    before, port = log.level, closed_port()
+    log.setLevel(logging.CRITICAL + 1)
+    try:
+        error = await failing_start(make(KafkaConnector(f"127.0.0.1:{port}"), {}))
+    finally:
+        log.setLevel(before)
+    assert f"(127.0.0.1:{port}: [Errno 111] Connect call failed" in str(error)
+
+
+@BOTH
 async def test_addresses_that_are_dead_or_have_no_name_are_passed_over(make: Make, rig: Rig) -> None:
     """Row B10 of the faults."""
     dead = f"127.0.0.1:{closed_port()},nowhere.invalid:9092"

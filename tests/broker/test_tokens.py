@@ -1,0 +1,78 @@
+"""A provider of tokens may fail and hang: the client hears of nothing but a login that failed."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from aiokafka.abc import AbstractTokenProvider
+from aiokafka.errors import AuthenticationFailedError, SaslAuthenticationFailed
+
+from reactive_kafka.broker.aiokafka.tokens import TOKEN_DEADLINE_S, TokenLogin, Tokens
+from tests.app.helpers import in_virtual_time, now
+
+
+class Vault:
+    """A provider that is no class of the client's."""
+
+    async def token(self) -> str:
+        return "t0ken"
+
+
+class Sealed:
+    """One that raises."""
+
+    async def token(self) -> str:
+        raise KeyError("the vault is sealed")
+
+
+class Silent:
+    """One that never answers."""
+
+    async def token(self) -> str:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+
+class Telling(Vault):
+    """One that has extensions."""
+
+    def extensions(self) -> dict[str, str]:
+        return {"logicalCluster": "lkc-1"}
+
+
+async def test_what_the_provider_gives_is_sent_with_its_extensions() -> None:
+    said, is_answered = await TokenLogin(sasl_oauth_token_provider=Tokens(Telling())).step(None)
+    assert (said, is_answered) == (b"n,,\x01auth=Bearer t0ken\x01logicalCluster=lkc-1\x01\x01", True)
+    assert isinstance(Tokens(Vault()), AbstractTokenProvider)  # or the client would refuse it
+    assert await Tokens(Vault()).token() == "t0ken"
+    assert Tokens(Vault()).extensions() == {}
+
+
+async def test_what_the_provider_raises_is_a_login_that_failed() -> None:
+    """Row J9 of the faults."""
+    with pytest.raises(AuthenticationFailedError, match="sasl_oauth_token_provider: KeyError: 'the vault is sealed'"):
+        await Tokens(Sealed()).token()
+
+
+@in_virtual_time
+async def test_a_provider_that_hangs_is_waited_for_only_so_long() -> None:
+    """Row J9 of the faults."""
+    began = now()
+    with pytest.raises(AuthenticationFailedError, match="sasl_oauth_token_provider has given no token within 10 s"):
+        await Tokens(Silent()).token()
+    assert now() - began == pytest.approx(TOKEN_DEADLINE_S)
+
+
+async def test_a_token_that_the_broker_refuses_is_no_login() -> None:
+    """Row S1 of the faults."""
+    login = TokenLogin(sasl_oauth_token_provider=Tokens(Vault()))
+    await login.step(None)
+    refused = b'{"status":"invalid_token"}\x1b[31m'
+    with pytest.raises(
+        SaslAuthenticationFailed, match=r'the broker refuses the token: {"status":"invalid_token"}\\x1b'
+    ):
+        await login.step(refused)
+    accepted = TokenLogin(sasl_oauth_token_provider=Tokens(Vault()))
+    await accepted.step(None)
+    assert await accepted.step(b"") is None
