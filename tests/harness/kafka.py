@@ -23,6 +23,7 @@ class KafkaCluster:
     Args:
         nodes: One node, or three (replication 3, two in sync).
         properties: Further lines of ``server.properties``, of every node.
+        listeners: Further listeners of every node: name -> security protocol, such as ``{"GUARDED": "SASL_SSL"}``.
         version: Of Apache Kafka.
 
     Attributes:
@@ -32,17 +33,24 @@ class KafkaCluster:
     """
 
     def __init__(
-        self, nodes: Literal[1, 3] = 1, *, properties: Mapping[str, str] | None = None, version: str = KAFKA_VERSION
+        self,
+        nodes: Literal[1, 3] = 1,
+        *,
+        properties: Mapping[str, str] | None = None,
+        listeners: Mapping[str, str] | None = None,
+        version: str = KAFKA_VERSION,
     ) -> None:
         self._temporary = TemporaryDirectory(prefix="reactive-kafka-", ignore_cleanup_errors=True)
         self.directory = Path(self._temporary.name).resolve()
         self._properties = dict(properties or {})
-        ports = iter(free_ports(3 * nodes))
+        self._listeners = dict(listeners or {})
+        ports = iter(free_ports((3 + len(self._listeners)) * nodes))
         numbers = range(1, nodes + 1)
         self.nodes = {
             one: Node(one, self.directory / f"node{one}", next(ports), next(ports), version) for one in numbers
         }
         self.internal = {one: f"{HOST}:{next(ports)}" for one in numbers}
+        self._others = {(one, name): f"{HOST}:{next(ports)}" for one in numbers for name in self._listeners}
         self.advertised: dict[int, str] = {}
 
     @property
@@ -50,9 +58,9 @@ class KafkaCluster:
         """The addresses for clients, as ``bootstrap_servers`` takes them."""
         return ",".join(self.advertised.get(number, node.address) for number, node in self.nodes.items())
 
-    def address(self, node: int) -> str:
-        """``host:port`` where the node itself listens for clients, whatever is advertised."""
-        return self.nodes[node].address
+    def address(self, node: int, listener: str | None = None) -> str:
+        """``host:port`` where the node itself listens for clients, whatever is advertised; or that of a listener."""
+        return self.nodes[node].address if listener is None else self._others[node, listener]
 
     def __enter__(self) -> Self:
         try:
@@ -130,13 +138,15 @@ class KafkaCluster:
             node.format(*quorum, "-t", cluster)
 
     def _write_config(self, node: Node) -> None:
-        internal = f"INTERNAL://{self.internal[node.number]}"
+        others = [f"{name}://{self._others[node.number, name]}" for name in self._listeners]
+        internal = ",".join([f"INTERNAL://{self.internal[node.number]}", *others])
         advertised = self.advertised.get(node.number, node.address)
+        protocols = {"CONTROLLER": "PLAINTEXT", "INTERNAL": "PLAINTEXT", "PLAINTEXT": "PLAINTEXT", **self._listeners}
         listeners = {
             "listeners": f"PLAINTEXT://{node.address},{internal},CONTROLLER://{HOST}:{node.controller_port}",
             "advertised.listeners": f"PLAINTEXT://{advertised},{internal}",
             "inter.broker.listener.name": "INTERNAL",
-            "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,INTERNAL:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+            "listener.security.protocol.map": ",".join(f"{name}:{spoken}" for name, spoken in protocols.items()),
         }
         node.write_config({**listeners, **(self._replicated() if len(self.nodes) > 1 else {}), **self._properties})
 

@@ -1,0 +1,1 @@
+"""The security of the connection, on a real Kafka: credentials, certificates, rights, sessions that end."""

@@ -1,0 +1,135 @@
+"""The application under test: it reads, commits and writes dead letters, and is watched from outside."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any
+
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+
+from reactive_kafka import App
+from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.observe.events import Event, Rebalanced
+from reactive_kafka.records import TopicPartition as OurPartition
+from tests.broker.hazards.faults import until
+from tests.broker.security.guarded import PASSWORD, WRONG, Guarded
+
+QUICKLY = {"heartbeat_interval_ms": 200, "session_timeout_ms": 6000, "metadata_max_age_ms": 1000}
+
+
+class Service:
+    """One application on topics of its own. Payloads that begin with ``bad`` become dead letters."""
+
+    def __init__(
+        self,
+        guarded: Guarded,
+        kafka: Mapping[str, Any],
+        topics: list[str] | None = None,
+        channel: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.topic, self.letters = topics or guarded.create_topics("orders", "letters")
+        self.group = f"group-{self.topic[-8:]}"
+        self.handled: list[bytes] = []
+        self.events: list[Event] = []
+        self._open = guarded.open
+        settings = {
+            "topic": self.topic,
+            "group_id": self.group,
+            "auto_offset_reset": "earliest",
+            "value_deserializer": "bytes",
+            "commit_interval": "0.1s",
+            "failure_strategy": "dead-letter-queue",
+            "dead_letter_queue": {"topic": self.letters},
+            **QUICKLY,
+            **(channel or {}),
+        }
+        self.app = App({"kafka": dict(kafka), "incoming": {"orders": settings}, "http": {"enabled": False}})
+        self.app.observe(self)
+
+        @self.app.incoming("orders")
+        async def handle(order: bytes) -> None:
+            self.handled.append(order)
+            if order.startswith(b"bad"):
+                raise ValueError(order.decode())
+
+    def on(self, event: Event) -> None:
+        """Keep an event."""
+        self.events.append(event)
+
+    def of(self, kind: type[Event]) -> list[Event]:
+        """The events of one kind."""
+        return [event for event in self.events if isinstance(event, kind)]
+
+    @property
+    def assignments(self) -> int:
+        """How often the group has given it its partition."""
+        return len(self.of(Rebalanced))
+
+    @property
+    def reasons(self) -> str:
+        """Why it is not ready; empty: it is."""
+        said = (str(check.data["reason"]) for check in self.app.health().ready.checks if check.status == "DOWN")
+        return "; ".join(said)
+
+    async def until_named(self, *words: str, within_s: float = 20.0) -> None:
+        """Wait until readiness says all of these words; it lives on meanwhile, and shows no secret."""
+        said: list[str] = []
+
+        def is_named() -> bool:
+            said.append(self.reasons)
+            return all(word in said[-1] for word in words)
+
+        try:
+            await until(is_named, f"readiness names {words}", within_s)
+        except AssertionError as error:
+            raise AssertionError(f"{error}; it says {said[-1]!r}") from None
+        assert self.app.health().live.is_up
+        assert not any(secret in text for secret in (PASSWORD, WRONG) for text in said)
+
+    async def until_ready(self, within_s: float = 30.0) -> None:
+        """Wait until nothing keeps it from being ready."""
+        await until(lambda: self.app.health().ready.is_up, f"it is ready: {self.reasons}", within_s)
+
+    async def send(self, *orders: bytes) -> None:
+        """Write orders, past every guard."""
+        async with AIOKafkaProducer(bootstrap_servers=self._open) as producer:
+            for order in orders:
+                await producer.send_and_wait(self.topic, order)
+
+    async def until_committed(self, offset: int, within_s: float = 30.0) -> None:
+        """Wait until the group's position is there."""
+        at = await self.committed()
+        async with asyncio.timeout(within_s):
+            while at != offset:
+                await asyncio.sleep(0.05)
+                at = await self.committed()
+
+    async def committed(self) -> int | None:
+        """The group's position."""
+        partition = OurPartition(self.topic, 0)
+        inspector = KafkaConnector(self._open).inspector(properties={})
+        await inspector.start()
+        try:
+            found = (await inspector.committed(self.group, [partition])).get(partition)
+        finally:
+            await inspector.stop()
+        return None if found is None else found.offset
+
+    async def dead_letters(self) -> list[bytes | None]:
+        """The payloads of all dead letters."""
+        partition = TopicPartition(self.letters, 0)
+        consumer = AIOKafkaConsumer(bootstrap_servers=self._open, auto_offset_reset="earliest")
+        async with consumer:
+            consumer.assign([partition])
+            end = (await consumer.end_offsets([partition]))[partition]
+            return [(await consumer.getone()).value for _ in range(end)]
+
+
+@asynccontextmanager
+async def serving(guarded: Guarded, kafka: Mapping[str, Any], **more: Any) -> AsyncIterator[Service]:
+    """A service that runs."""
+    service = Service(guarded, kafka, **more)
+    async with service.app:
+        yield service
