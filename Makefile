@@ -29,9 +29,10 @@ PIP_LOCKED := $(PIP_FLAGS) --require-hashes --no-deps
 
 SEEDS ?= 20000
 MINUTES ?= 10
+HOURS ?= 1
 FAST := not kafka and not prometheus and not postgres and not redis and not spark
 
-.PHONY: help setup demo test test-fast faults simulate mutants fuzz check lint format types house bench bench-check bench-micro bench-spark constraints audit clean
+.PHONY: help setup demo test test-fast faults soak simulate mutants fuzz check lint format types house bench bench-check bench-micro bench-spark constraints audit clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -67,6 +68,9 @@ test-fast: setup ## Run the tests that need no Kafka, no Prometheus, no database
 
 faults: setup ## Play the long faults: networks cut, nodes frozen, killed and restarted (half an hour; FAULTS_ARGS='-k B4')
 	@$(BIN)/python -m pytest -m long_faults -s $(FAULTS_ARGS)
+
+soak: setup ## Load and random faults on three nodes for hours, judged at the end (HOURS=1, SOAK_ARGS='--seed 5 --write FILE')
+	@$(BIN)/python -m tests.faults.soak --hours $(HOURS) $(SOAK_ARGS)
 
 simulate: setup ## Play seeded runs of whole applications under faults (SEEDS=20000; one again: SEED=123)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(SIMULATE_ARGS)

@@ -34,11 +34,16 @@ class Commit(NamedTuple):
 
 
 class Disruption(NamedTuple):
-    """A fault that excuses repeated records: those that *process* had ended not long before it, or had not ended."""
+    """A fault that excuses repeated records: those that *process* had ended not long before it, or had not ended.
+
+    A process that was ``frozen`` learns only when it has woken up that its partitions are somebody else's: it may begin
+    until *end* what others have done meanwhile.
+    """
 
     process: str
     start: float
     end: float
+    frozen: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,6 +315,9 @@ def _duplicates(evidence: Evidence, records: _Records, rules: Rules) -> Iterator
     One that failed, and was neither settled nor done, is delivered again by right; so is one that was done ahead of a
     lower one of another key, which its process had not begun when it let go.
     """
+    cuts: dict[str, list[Disruption]] = defaultdict(list)
+    for cut in evidence.disruptions:
+        cuts[cut.process].append(cut)
     for (tp, offset), record in records.items():
         for earlier, later in zip(record.deliveries, record.deliveries[1:], strict=False):
             if record.was_left_failed(earlier, later):
@@ -317,7 +325,9 @@ def _duplicates(evidence: Evidence, records: _Records, rules: Rules) -> Iterator
             ended = min((end.t for end in record.ends if end.process == earlier.process), default=inf)
             if rules.by_key and _was_ahead(records, tp, offset, earlier, later):
                 continue
-            if not any(_excuses(cut, earlier, ended, rules) for cut in evidence.disruptions):
+            if not any(_excuses(cut, earlier, ended, rules) for cut in cuts[earlier.process]) and not any(
+                cut.frozen and cut.start <= later.t <= cut.end for cut in cuts[later.process]
+            ):
                 end = "did not end" if ended == inf else f"ended at {ended:.3f}"
                 yield Violation(
                     "I7",
@@ -337,8 +347,6 @@ def _was_ahead(records: _Records, tp: Partition, offset: int, earlier: Event, la
 
 
 def _excuses(cut: Disruption, earlier: Event, ended: float, rules: Rules) -> bool:
-    if cut.process != earlier.process:
-        return False
     if ended == inf:
         return earlier.t <= cut.end
     return cut.start - rules.duplicate_window_s <= ended <= cut.end

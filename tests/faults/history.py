@@ -22,9 +22,10 @@ class Event:
     """One line of a history.
 
     Attributes:
-        kind: start, assigned, revoked, begin, end or stop.
+        kind: start, assigned, revoked, begin, end, tasks or stop.
         process: Name of one life of one member: a restart has another one.
         partitions: Of assigned and revoked.
+        count: Of tasks: how many the event loop has.
         tp, offset, id: Of begin and end; ``id`` is what the producer put into the payload.
         attempt: Of begin: above 1 for in-place retries.
         outcome: Of end: "ok" only when the handler's work was done. Written before the ack.
@@ -39,6 +40,7 @@ class Event:
     attempt: int = 1
     outcome: str = ""
     partitions: tuple[Partition, ...] = ()
+    count: int = 0
 
 
 class History:

@@ -25,7 +25,7 @@ from tests.faults.letters import Log, Stored
 
 POLL_EVERY_S = 0.1
 CALL_TIMEOUT_S = 3.0
-READ_TIMEOUT_S = 30.0
+READ_TIMEOUT_S = 30.0  # without a record
 OFFSETS_TOPIC = "__consumer_offsets"
 ID_HEADER = "id"
 
@@ -195,12 +195,13 @@ async def _everything(bootstrap: str, partitions: list[TopicPartition]) -> Async
         exclude_internal_topics=False,
     )
     try:
-        async with asyncio.timeout(READ_TIMEOUT_S):
+        async with asyncio.timeout(READ_TIMEOUT_S) as limit:
             await consumer.start()
             consumer.assign(partitions)
             ends = await consumer.end_offsets(partitions)
             while any([await consumer.position(tp) < ends[tp] for tp in partitions]):
                 for chunk in (await consumer.getmany(timeout_ms=500)).values():
+                    limit.reschedule(asyncio.get_running_loop().time() + READ_TIMEOUT_S)
                     for record in chunk:
                         yield record
     finally:

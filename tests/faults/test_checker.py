@@ -198,6 +198,15 @@ def test_a_kill_excuses_no_other_process() -> None:
     assert broken(replace(run, disruptions=[Disruption("c.1", 1.6, 1.6)]), duplicate_window_s=9.0) == ["I7"]
 
 
+def test_a_process_that_was_frozen_may_begin_on_waking_what_others_have_done_and_nothing_later() -> None:
+    woken = with_events(begin(3.0, 3, "b.1"), end(3.1, 3, "b.1"))  # a.1 has done 3 while b.1 was frozen
+    frozen = Disruption("b.1", 1.3, 3.05, frozen=True)
+    assert broken(replace(woken, disruptions=[frozen])) == []
+    assert broken(replace(woken, disruptions=[frozen._replace(frozen=False)])) == ["I7"]
+    assert broken(replace(woken, disruptions=[frozen._replace(end=2.9)])) == ["I7"]
+    assert broken(replace(woken, disruptions=[frozen._replace(process="c.1")])) == ["I7"]
+
+
 def test_a_record_cut_off_by_a_kill_may_begin_again() -> None:
     run = without(3, "end")
     run = replace(run, events=[*run.events, begin(1.45, 3, "b.1"), end(1.5, 3, "b.1")])

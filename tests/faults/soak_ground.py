@@ -1,0 +1,189 @@
+"""What soak and chaos share: topics, load, members, an observer, and the verdict on a long run."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from uuid import uuid4
+
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from aiokafka.errors import KafkaError
+
+from tests.faults import letters
+from tests.faults.checker import Disruption, Evidence, Rules, Violation, check
+from tests.faults.driver import Life, Load, Member, Parcel, create_topics, free_port
+from tests.faults.history import Event, Partition
+from tests.faults.observer import ID_HEADER, OFFSETS_TOPIC, Observer, id_log, read_commits, read_log_ends, read_records
+from tests.faults.soak_service import SLOW_S
+
+SERVICE = "tests.faults.soak_service"
+COMMIT_INTERVAL_S = 0.3
+COMMIT_TAKES_S = 1.2  # with both cores busy: a tick that comes late, and its answer
+WINDOW_S = COMMIT_INTERVAL_S + COMMIT_TAKES_S + SLOW_S
+PARTITIONS = 12
+CONFIRM_S = 120.0
+ASKED = {17: "fail", 353: "unreadable", 691: "slow"}  # number of a record, modulo 1,000 -> what it asks for
+
+CONFIG = """
+[kafka]
+bootstrap_servers = "{bootstrap}"
+
+[incoming.orders]
+topic = "{topic}"
+group_id = "{topic}"
+"client.id" = "{name}"
+auto_offset_reset = "earliest"
+value_deserializer = "json"
+ordering = "partition"
+concurrency = 16
+commit_interval = "{interval}s"
+drain_timeout = "10s"
+failure_strategy = "dead-letter-queue"
+dead_letter_queue.topic = "{topic}-dead"
+"session.timeout.ms" = {session_ms}
+"heartbeat.interval.ms" = 500
+
+[http]
+port = {port}
+"""
+
+
+def parcel(id: str, number: int, tp: Partition) -> Parcel:
+    """A record of a round: most ask for work, some fail, some are slow, some cannot be read."""
+    asked = ASKED.get((number * 7 + tp[1] * 31) % 1000, "work")
+    value = b"\xff\xfe no json" if asked == "unreadable" else json.dumps({"id": id, "do": asked}).encode()
+    return Parcel(value, None, ((ID_HEADER, id.encode()),))
+
+
+@dataclass
+class Ground:
+    """A topic, its group and its dead letters on one cluster, and everything that happens there.
+
+    Attributes:
+        bootstrap: Where load, observer and judge find the brokers.
+        disruptions: What was done to processes, for the checker.
+    """
+
+    bootstrap: str
+    topic: str
+    folder: Path
+    load: Load
+    observer: Observer
+    session_s: float
+    members: list[Member] = field(default_factory=list)
+    disruptions: list[Disruption] = field(default_factory=list)
+
+    @property
+    def partitions(self) -> list[Partition]:
+        return partitions_of(self.topic)
+
+    @property
+    def lives(self) -> list[Life]:
+        """Every process of every member."""
+        return [life for member in self.members for life in member.lives]
+
+    @property
+    def events(self) -> list[Event]:
+        """The histories of all processes up to now."""
+        return [event for life in self.lives for event in life.events]
+
+    def config(self, name: str, port: int, bootstrap: str) -> str:
+        """The TOML of a member."""
+        return CONFIG.format(
+            bootstrap=bootstrap,
+            topic=self.topic,
+            name=name,
+            interval=COMMIT_INTERVAL_S,
+            session_ms=int(self.session_s * 1000),
+            port=port,
+        )
+
+    def member(self, name: str, bootstrap: str) -> Member:
+        """A member that finds the brokers there, not started yet."""
+        port = free_port()
+        made = Member(name, self.folder, self.config(name, port, bootstrap), port, SERVICE)
+        self.members.append(made)
+        return made
+
+    async def in_sync(self) -> bool:
+        """Whether each partition of the topic, its dead letters and the groups' own topic has all replicas."""
+        admin = AIOKafkaAdminClient(bootstrap_servers=self.bootstrap, request_timeout_ms=2000)
+        try:
+            async with asyncio.timeout(3):
+                await admin.start()
+                topics = await admin.describe_topics([self.topic, dead_letters(self.topic), OFFSETS_TOPIC])
+        except (KafkaError, TimeoutError):
+            return False
+        finally:
+            await admin.close()
+        return all(
+            one["leader"] >= 0 and len(one["isr"]) == len(one["replicas"]) for it in topics for one in it["partitions"]
+        )
+
+    async def drained(self, deadline_s: float) -> bool:
+        """Wait until the group has committed all that is in the log; False: it did not in that time."""
+        ends = await read_log_ends(self.bootstrap, self.partitions)
+        give_up = time.monotonic() + deadline_s
+        while any(self.observer.committed(tp) < end for tp, end in ends.items() if end):
+            if time.monotonic() > give_up:
+                return False
+            await asyncio.sleep(0.2)
+        return True
+
+    async def judged(self) -> tuple[Evidence, list[Violation]]:
+        """All that can be known of the run, and every promise that was broken."""
+        log = await read_records(self.bootstrap, self.partitions)
+        dead = await read_records(self.bootstrap, [(dead_letters(self.topic), 0)])
+        commits = [*self.observer.commits, *await read_commits(self.bootstrap, self.topic)]
+        evidence = Evidence(
+            events=self.events,
+            commits=commits,
+            log=id_log(log),
+            log_end=await read_log_ends(self.bootstrap, self.partitions),
+            sent=self.load.sent,
+            maybe=frozenset(self.load.maybe),
+            disruptions=self.disruptions,
+            letters=letters.written_on(log, [dead], timed=True),
+        )
+        rules = Rules(ordered=True, releases=frozenset({"ok", "failed"}), duplicate_window_s=WINDOW_S)
+        return evidence, [*check(evidence, rules), *letters.unfaithful(log, dead, keeps_time=False)]
+
+
+def partitions_of(topic: str) -> list[Partition]:
+    return [(topic, number) for number in range(PARTITIONS)]
+
+
+def dead_letters(topic: str) -> str:
+    return f"{topic}-dead"
+
+
+@asynccontextmanager
+async def staged(bootstrap: str, folder: Path, session_s: float, replicas: int) -> AsyncIterator[Ground]:
+    """New topics, whose group is observed; its processes do not outlive the block."""
+    topic = f"orders-{uuid4().hex[:8]}"
+    stamped = {"message.timestamp.type": "LogAppendTime"}
+    dead = NewTopic(dead_letters(topic), 1, replicas, topic_configs=stamped)
+    await create_topics(bootstrap, [NewTopic(topic, PARTITIONS, replicas, topic_configs=stamped), dead])
+    observer = Observer(bootstrap, topic, partitions_of(topic))
+    async with Load(bootstrap, partitions_of(topic), parcel, CONFIRM_S) as load, observer.watching():
+        ground = Ground(bootstrap, topic, folder, load, observer, session_s)
+        try:
+            yield ground
+        finally:
+            for life in ground.lives:
+                life.end()
+
+
+def last_ends(lives: Iterable[Life], seen: dict[str, int], ends: dict[Partition, float]) -> None:
+    """Bring up to date when each partition was last worked on; *seen* is how many events of each process are in it."""
+    for life in lives:
+        events = life.events
+        for event in events[seen.get(life.name, 0) :]:
+            if event.kind == "end":
+                ends[event.tp] = max(ends.get(event.tp, 0.0), event.t)
+        seen[life.name] = len(events)
