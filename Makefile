@@ -30,9 +30,10 @@ PIP_LOCKED := $(PIP_FLAGS) --require-hashes --no-deps
 SEEDS ?= 20000
 MINUTES ?= 10
 HOURS ?= 1
+KILLS ?= 1000
 FAST := not kafka and not prometheus and not postgres and not redis and not spark
 
-.PHONY: help setup demo test test-fast faults soak simulate mutants fuzz check lint format types house bench bench-check bench-micro bench-spark constraints audit clean
+.PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types house bench bench-check bench-micro bench-spark constraints audit clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -71,6 +72,9 @@ faults: setup ## Play the long faults: networks cut, nodes frozen, killed and re
 
 soak: setup ## Load and random faults on three nodes for hours, judged at the end (HOURS=1, SOAK_ARGS='--seed 5 --write FILE')
 	@$(BIN)/python -m tests.faults.soak --hours $(HOURS) $(SOAK_ARGS)
+
+chaos: setup ## Kill members by the thousand under load, judged at the end (KILLS=1000, CHAOS_ARGS='--records 1000000')
+	@$(BIN)/python -m tests.faults.chaos --kills $(KILLS) $(CHAOS_ARGS)
 
 simulate: setup ## Play seeded runs of whole applications under faults (SEEDS=20000; one again: SEED=123)
 	@$(BIN)/python -m tests.simulation $(if $(SEED),--seed $(SEED),--seeds $(SEEDS)) $(SIMULATE_ARGS)

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import httpx
 from aiokafka import AIOKafkaProducer
@@ -82,18 +82,38 @@ async def create_topics(bootstrap: str, topics: list[NewTopic]) -> None:
         await admin.close()
 
 
+class Process(Protocol):
+    """A process as the standard library tells of it."""
+
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def kill(self) -> None: ...
+
+    def wait(self) -> int: ...
+
+
+Launch = Callable[[list[str], Path], Process]
+
+
+def started_afresh(module: list[str], log: Path) -> Process:
+    """A new interpreter that runs a module, given with its arguments."""
+    with log.open("wb") as output:
+        command = [sys.executable, "-m", *module]
+        return subprocess.Popen(command, cwd=REPOSITORY, stdout=output, stderr=subprocess.STDOUT)
+
+
 class Life:
     """One process of a member, from its start to its end."""
 
-    def __init__(self, name: str, folder: Path, command: list[str], port: int) -> None:
+    def __init__(self, name: str, folder: Path, command: list[str], port: int, launch: Launch) -> None:
         self.name = name
         self.log = folder / f"{name}.log"
         self._history = HistoryReader(folder / f"{name}.jsonl")
         self._port = port
-        with self.log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [*command, str(folder / f"{name}.jsonl")], cwd=REPOSITORY, stdout=log, stderr=subprocess.STDOUT
-            )
+        self._process = launch([*command, str(folder / f"{name}.jsonl")], self.log)
 
     @property
     def events(self) -> list[Event]:
@@ -192,6 +212,7 @@ class Member:
     port: int
     module: str = SERVICE
     options: tuple[str, ...] = ()
+    launch: Launch = started_afresh
     lives: list[Life] = field(default_factory=list)
 
     def start(self) -> Life:
@@ -199,8 +220,8 @@ class Member:
         path = self.folder / f"{self.name}.toml"
         path.write_text(self.config)
         number = len(self.lives) + 1
-        command = [sys.executable, "-m", self.module, *self.options, "--seed", str(number), str(path)]
-        self.lives.append(Life(f"{self.name}.{number}", self.folder, command, self.port))
+        command = [self.module, *self.options, "--seed", str(number), str(path)]
+        self.lives.append(Life(f"{self.name}.{number}", self.folder, command, self.port, self.launch))
         return self.life
 
     @property

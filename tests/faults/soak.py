@@ -6,12 +6,9 @@ must not grow. ``--seed`` draws the same acts again, though not the same moments
 
 from __future__ import annotations
 
-import argparse
 import asyncio
-import json
 import logging
 import random
-import signal
 import sys
 import time
 from collections import Counter
@@ -21,19 +18,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.faults.checker import Evidence, Rules, Violation, duplicates, lost, report
-from tests.faults.history import Partition
+from tests.faults.checker import Evidence, Rules, Violation, duplicates, lost
+from tests.faults.figures import parser, told, until_told
 from tests.faults.soak_acts import ACTS, Done, Play, play_act
-from tests.faults.soak_ground import Ground, last_ends, staged
+from tests.faults.soak_ground import Watch, staged
 from tests.faults.wire import ProxiedCluster, proxied
 
 SESSION_S = 10.0
 RECOVERS_S = 60.0
-DRAIN_S = 180.0
-STOP_S = 20.0
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Plan:
     """How long, how much, and which faults; *acts* are the names of those that may be drawn."""
 
@@ -54,10 +49,6 @@ class Outcome:
     evidence: Evidence
     violations: list[Violation]
     figures: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def is_kept(self) -> bool:
-        return not self.violations
 
     def summary(self) -> dict[str, Any]:
         """The figures."""
@@ -96,7 +87,8 @@ async def play(cluster: ProxiedCluster, folder: Path, plan: Plan) -> Outcome:
             await member.start().ready(60)
         async with ground.load.flowing(plan.per_second):
             acts = await _act(it, plan)
-        await _finish(ground, it)
+        await ground.drained()
+        await ground.stopped()
         evidence, violations = await ground.judged()
     violations += [Violation("bite", f"{act.name} at {act.start:.0f} hit nothing") for act in acts if not _bit(act)]
     return Outcome(plan=plan, took_s=time.time() - began, acts=acts, evidence=evidence, violations=violations)
@@ -123,66 +115,18 @@ async def _act(it: Play, plan: Plan) -> list[Done]:
     return acts
 
 
-class Watch:
-    """Looks at the histories for when each partition was last worked on."""
-
-    def __init__(self, ground: Ground) -> None:
-        self._ground = ground
-        self._seen: dict[str, int] = {}
-        self._ends: dict[Partition, float] = {}
-
-    def all_worked_on_since(self, t: float) -> bool:
-        last_ends(self._ground.lives, self._seen, self._ends)
-        return all(self._ends.get(tp, 0.0) > t for tp in self._ground.partitions)
-
-
-async def _finish(ground: Ground, it: Play) -> None:
-    await ground.drained(DRAIN_S)  # if it does not, the judge says what is left
-    for member in it.members:
-        member.life.send(signal.SIGTERM)
-    for member in it.members:
-        assert await member.life.exited(STOP_S) == 0, member.life.tail()
-
-
-def table(summary: dict[str, Any]) -> str:
-    """The figures as Markdown."""
-    lines = ["| | |", "|---|---|"]
-    for name, value in summary.items():
-        if isinstance(value, list):
-            continue
-        shown = ", ".join(f"{one} {number:,}" for one, number in value.items()) if isinstance(value, dict) else value
-        lines.append(f"| {name} | {shown:,} |" if isinstance(shown, int | float) else f"| {name} | {shown} |")
-    return "\n".join(lines)
-
-
 def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--hours", type=float, default=1.0)
-    parser.add_argument("--seed", type=int, default=time.time_ns() % 1_000_000)
-    parser.add_argument("--per-second", type=float, default=250.0, help="records (default: %(default)s)")
-    parser.add_argument("--acts", help="names of the acts that may be drawn, with commas (default: all)")
-    parser.add_argument("--write", type=Path, help="write the figures there, as JSON")
-    parser.add_argument("--keep", type=Path, help="a folder for histories and logs")
-    options = parser.parse_args()
+    wanted = parser(__doc__)
+    wanted.add_argument("--hours", type=float, default=1.0)
+    wanted.add_argument("--per-second", type=float, default=Plan.per_second, help="records (default: %(default)s)")
+    wanted.add_argument("--acts", default=",".join(ACTS), help="those that may be drawn, with commas (default: all)")
+    options = wanted.parse_args()
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # that brokers are away is what we are here for
-    acts = options.acts.split(",") if options.acts else tuple(ACTS)
+    acts = options.acts.split(",")
     plan = Plan(seconds=options.hours * 3600, seed=options.seed, per_second=options.per_second, acts=acts)
     with TemporaryDirectory(prefix="soak-") as folder, ProxiedCluster() as cluster:
-        outcome = asyncio.run(_until_told(play(cluster, options.keep or Path(folder), plan)))
-    summary = outcome.summary()
-    print(table(summary))
-    print(report(outcome.violations))
-    if options.write:
-        options.write.write_text(json.dumps(summary, indent=2) + "\n")
-    return 0 if outcome.is_kept else 1
-
-
-async def _until_told(work: Any) -> Outcome:
-    """Cancel it on SIGTERM, as Ctrl-C does."""
-    task = asyncio.ensure_future(work)
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)
-    outcome: Outcome = await task
-    return outcome
+        outcome = asyncio.run(until_told(play(cluster, options.keep or Path(folder), plan)))
+    return told("soak", outcome.summary(), outcome.violations, options)
 
 
 if __name__ == "__main__":

@@ -14,12 +14,11 @@ from tests.faults.checker import Disruption
 from tests.faults.driver import Member, until
 from tests.faults.nodes import leaders
 from tests.faults.processes import PROC
-from tests.faults.soak_ground import WINDOW_S, Ground
+from tests.faults.soak_ground import STOPPED_IN_S, WINDOW_S, Ground
 from tests.faults.soak_service import SLOW_S
 from tests.faults.wire import NODES, Bite, ProxiedCluster, coordinator_of
 from tests.harness.proxy import Proxy
 
-STOPPED_IN_S = 20.0
 IN_SYNC_S = 60.0
 AWAKE_S = SLOW_S + 0.3  # until a process that was frozen has ended what it was at, and knows that it is alone
 
@@ -202,7 +201,7 @@ async def play_act(play: Play, name: str, recovered: Callable[[float], bool], de
         lambda: recovered(healed_at),
         deadline_s,
         f"every partition is worked on after {name}",
-        lambda: "\n".join(member.life.tail() for member in play.members),
+        play.ground.tails,
     )
     for member in play.members:
         await member.life.ready(deadline_s)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections import Counter
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,17 +18,24 @@ from aiokafka.errors import KafkaError
 
 from tests.faults import letters
 from tests.faults.checker import Disruption, Evidence, Rules, Violation, check
-from tests.faults.driver import Life, Load, Member, Parcel, create_topics, free_port
+from tests.faults.driver import Launch, Life, Load, Member, Parcel, create_topics, free_port, started_afresh
 from tests.faults.history import Event, Partition
 from tests.faults.observer import ID_HEADER, OFFSETS_TOPIC, Observer, id_log, read_commits, read_log_ends, read_records
+from tests.faults.repeats import too_many_repeated
 from tests.faults.soak_service import SLOW_S
 
 SERVICE = "tests.faults.soak_service"
-COMMIT_INTERVAL_S = 0.3
-COMMIT_TAKES_S = 1.2  # with both cores busy: a tick that comes late, and its answer
+COMMIT_INTERVAL_S = 0.5
+COMMIT_TAKES_S = 1.0  # with both cores busy: a tick that comes late, and its answer
 WINDOW_S = COMMIT_INTERVAL_S + COMMIT_TAKES_S + SLOW_S
+MAX_IN_FLIGHT = 64
+MAX_UNCOMMITTED = 100
+CONCURRENCY = 16
+MOST_REPEATED = MAX_UNCOMMITTED + MAX_IN_FLIGHT  # by one kill: what is settled and not committed, and what is in flight
 PARTITIONS = 12
 CONFIRM_S = 120.0
+STOPPED_IN_S = 20.0
+DRAINED_IN_S = 180.0
 ASKED = {17: "fail", 353: "unreadable", 691: "slow"}  # number of a record, modulo 1,000 -> what it asks for
 
 CONFIG = """
@@ -40,8 +49,10 @@ group_id = "{topic}"
 auto_offset_reset = "earliest"
 value_deserializer = "json"
 ordering = "partition"
-concurrency = 16
+concurrency = {concurrency}
 commit_interval = "{interval}s"
+max_in_flight = {max_in_flight}
+max_uncommitted = {max_uncommitted}
 drain_timeout = "10s"
 failure_strategy = "dead-letter-queue"
 dead_letter_queue.topic = "{topic}-dead"
@@ -99,16 +110,23 @@ class Ground:
             topic=self.topic,
             name=name,
             interval=COMMIT_INTERVAL_S,
+            concurrency=CONCURRENCY,
+            max_in_flight=MAX_IN_FLIGHT,
+            max_uncommitted=MAX_UNCOMMITTED,
             session_ms=int(self.session_s * 1000),
             port=port,
         )
 
-    def member(self, name: str, bootstrap: str) -> Member:
+    def member(self, name: str, bootstrap: str, launch: Launch = started_afresh) -> Member:
         """A member that finds the brokers there, not started yet."""
         port = free_port()
-        made = Member(name, self.folder, self.config(name, port, bootstrap), port, SERVICE)
+        made = Member(name, self.folder, self.config(name, port, bootstrap), port, SERVICE, launch=launch)
         self.members.append(made)
         return made
+
+    def tails(self) -> str:
+        """The end of what each member has printed."""
+        return "\n".join(member.life.tail() for member in self.members)
 
     async def in_sync(self) -> bool:
         """Whether each partition of the topic, its dead letters and the groups' own topic has all replicas."""
@@ -125,15 +143,22 @@ class Ground:
             one["leader"] >= 0 and len(one["isr"]) == len(one["replicas"]) for it in topics for one in it["partitions"]
         )
 
-    async def drained(self, deadline_s: float) -> bool:
-        """Wait until the group has committed all that is in the log; False: it did not in that time."""
+    async def drained(self) -> None:
+        """Wait until the group has committed all that is in the log; if it does not, the judge says what is left."""
         ends = await read_log_ends(self.bootstrap, self.partitions)
-        give_up = time.monotonic() + deadline_s
+        give_up = time.monotonic() + DRAINED_IN_S
         while any(self.observer.committed(tp) < end for tp, end in ends.items() if end):
             if time.monotonic() > give_up:
-                return False
+                return
             await asyncio.sleep(0.2)
-        return True
+
+    async def stopped(self) -> None:
+        """Stop every member that runs."""
+        running = [member.life for member in self.members if member.life.exit_code is None]
+        for life in running:
+            life.send(signal.SIGTERM)
+        for life in running:
+            assert await life.exited(STOPPED_IN_S) == 0, life.tail()
 
     async def judged(self) -> tuple[Evidence, list[Violation]]:
         """All that can be known of the run, and every promise that was broken."""
@@ -151,7 +176,8 @@ class Ground:
             letters=letters.written_on(log, [dead], timed=True),
         )
         rules = Rules(ordered=True, releases=frozenset({"ok", "failed"}), duplicate_window_s=WINDOW_S)
-        return evidence, [*check(evidence, rules), *letters.unfaithful(log, dead, keeps_time=False)]
+        found = [*check(evidence, rules), *letters.unfaithful(log, dead, keeps_time=False)]
+        return evidence, [*found, *too_many_repeated(evidence.events, MOST_REPEATED)]
 
 
 def partitions_of(topic: str) -> list[Partition]:
@@ -179,11 +205,28 @@ async def staged(bootstrap: str, folder: Path, session_s: float, replicas: int) 
                 life.end()
 
 
-def last_ends(lives: Iterable[Life], seen: dict[str, int], ends: dict[Partition, float]) -> None:
-    """Bring up to date when each partition was last worked on; *seen* is how many events of each process are in it."""
-    for life in lives:
+class Watch:
+    """Looks at the histories for when each partition was last worked on."""
+
+    def __init__(self, ground: Ground) -> None:
+        self._ground = ground
+        self._over: set[str] = set()  # processes that have ended, and whose histories were read to their ends
+        self._seen: Counter[str] = Counter()
+        self._ends: dict[Partition, float] = {}
+
+    def all_worked_on_since(self, t: float) -> bool:
+        """Whether every partition has seen the end of a record after *t*."""
+        for life in self._ground.lives:
+            if life.name not in self._over:
+                self._look(life)
+        return all(self._ends.get(tp, 0.0) > t for tp in self._ground.partitions)
+
+    def _look(self, life: Life) -> None:
+        is_over = life.exit_code is not None
         events = life.events
-        for event in events[seen.get(life.name, 0) :]:
+        for event in events[self._seen[life.name] :]:
             if event.kind == "end":
-                ends[event.tp] = max(ends.get(event.tp, 0.0), event.t)
-        seen[life.name] = len(events)
+                self._ends[event.tp] = max(self._ends.get(event.tp, 0.0), event.t)
+        self._seen[life.name] = len(events)
+        if is_over:
+            self._over.add(life.name)
