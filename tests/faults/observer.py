@@ -22,12 +22,17 @@ from reactive_kafka.records import TopicPartition as OurPartition
 from tests.faults.checker import Commit
 from tests.faults.history import Partition
 from tests.faults.letters import Log, Stored
+from tests.faults.owners import Generation
+from tests.faults.tap import Words
 
 POLL_EVERY_S = 0.1
 CALL_TIMEOUT_S = 3.0
 READ_TIMEOUT_S = 30.0  # without a record
 OFFSETS_TOPIC = "__consumer_offsets"
 ID_HEADER = "id"
+COMMIT_KEYS = (0, 1)
+GROUP_KEY = 2
+GROUP_VERSION = 3
 
 
 class Observer:
@@ -146,9 +151,17 @@ async def read_commits(bootstrap: str, group: str) -> list[Commit]:
 
 
 async def read_all_commits(bootstrap: str) -> dict[str, list[Commit]]:
-    """group -> every commit that the broker ever stored, in its order, from the groups' own topic.
+    """group -> every commit that the broker ever stored, in its order."""
+    return {
+        group: [entry for entry in log if isinstance(entry, Commit)]
+        for group, log in (await read_group_logs(bootstrap)).items()
+    }
 
-    ``t`` is the broker's time of storing it, rounded up from its milliseconds.
+
+async def read_group_logs(bootstrap: str) -> dict[str, list[Generation | Commit]]:
+    """group -> every commit and assignment that the broker ever stored, in its order, from the groups' own topic.
+
+    ``t`` is the broker's time of storing it; of a commit it is rounded up from its milliseconds.
     """
     admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
     await admin.start()
@@ -157,33 +170,47 @@ async def read_all_commits(bootstrap: str) -> dict[str, list[Commit]]:
     finally:
         await admin.close()
     partitions = [TopicPartition(OFFSETS_TOPIC, one["partition"]) for one in topic["partitions"]]
-    commits: dict[str, list[Commit]] = {}
+    logs: dict[str, list[Generation | Commit]] = {}
     async for record in _everything(bootstrap, partitions):
-        found = _group_and_place(record.key)
-        if found is not None and record.value is not None:
-            group, place = found
+        if record.value is None:
+            continue
+        key = Words(record.key)
+        version, group = key.number(">h"), key.text()
+        log = logs.setdefault(group, [])
+        if version in COMMIT_KEYS:
+            place = key.text(), key.number(">i")
             (offset,) = struct.unpack_from(">q", record.value, 2)  # after the version: so in all of them, 0 to 4
-            commits.setdefault(group, []).append(Commit((record.timestamp + 1) / 1000, place, offset, "log"))
-    return commits
+            log.append(Commit((record.timestamp + 1) / 1000, place, offset, "log"))
+        elif version == GROUP_KEY and Words(record.value).number(">h") == GROUP_VERSION:
+            log.append(_generation(record.timestamp / 1000, record.value))
+    return logs
 
 
-def _group_and_place(key: bytes) -> tuple[str, Partition] | None:
-    """Which group and partition a key of ``__consumer_offsets`` is about, None if it is no commit.
+def _generation(t: float, value: bytes) -> Generation:
+    """Source: GroupMetadataValue.json of Kafka, version 3."""
+    words = Words(value)
+    words.number(">h"), words.text()
+    number = words.number(">i")
+    words.text(), words.text(), words.number(">q")
+    owners: dict[Partition, str] = {}
+    for _ in range(words.number(">i")):
+        words.text(), words.text()
+        client = words.text()
+        words.text(), words.number(">i"), words.number(">i"), words.raw()
+        owners |= dict.fromkeys(_assigned(words.raw()), client)
+    return Generation(t, number, owners)
 
-    Source: OffsetCommitKey.json of Kafka: version (0 or 1), group, topic, partition.
-    """
-    (version,) = struct.unpack_from(">h", key, 0)
-    if version > 1:
-        return None
-    group, at = _string(key, 2)
-    topic, at = _string(key, at)
-    (partition,) = struct.unpack_from(">i", key, at)
-    return group, (topic, partition)
 
-
-def _string(data: bytes, at: int) -> tuple[str, int]:
-    (length,) = struct.unpack_from(">h", data, at)
-    return data[at + 2 : at + 2 + length].decode(), at + 2 + length
+def _assigned(assignment: bytes) -> list[Partition]:
+    """Source: ConsumerProtocolAssignment.json of Kafka."""
+    if not assignment:
+        return []
+    words = Words(assignment, 2)
+    found = []
+    for _ in range(words.number(">i")):
+        topic = words.text()
+        found += [(topic, words.number(">i")) for _ in range(words.number(">i"))]
+    return found
 
 
 async def _everything(bootstrap: str, partitions: list[TopicPartition]) -> AsyncIterator[ConsumerRecord]:

@@ -88,6 +88,7 @@ class Proxy:
         self.accepted = 0
         self.refused = 0
         self.cut = 0  # connections that were reset
+        self.tap: Callable[[], Callable[[bytes], None]] | None = None  # for each connection: sees what clients send
         self._server: asyncio.Server | None = None
         self._connections: set[asyncio.Task[None]] = set()
         self._transports: set[asyncio.WriteTransport] = set()
@@ -179,7 +180,7 @@ class Proxy:
         self._gates.add(gate)
         try:
             pumps = [
-                asyncio.create_task(_pump(reader, up_writer, self.requests, gate)),
+                asyncio.create_task(_pump(reader, up_writer, self.requests, gate, self.tap and self.tap())),
                 asyncio.create_task(_pump(up_reader, writer, self.answers, gate)),
             ]
             try:
@@ -196,10 +197,16 @@ class Proxy:
 
 
 async def _pump(
-    reader: asyncio.StreamReader, writer: asyncio.StreamWriter, faults: Direction, gate: asyncio.Event
+    reader: asyncio.StreamReader,
+    writer: asyncio.StreamWriter,
+    faults: Direction,
+    gate: asyncio.Event,
+    tap: Callable[[bytes], None] | None = None,
 ) -> None:
     with suppress(OSError):  # either end is gone: so is the connection
         while piece := await reader.read(_READ_BYTES):
+            if tap is not None:
+                tap(piece)
             treated = await faults.treat(piece)
             await gate.wait()
             writer.write(treated)

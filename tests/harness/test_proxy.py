@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -132,3 +132,19 @@ async def test_one_byte_is_flipped_as_often_as_asked(proxy: Proxy, client: Clien
     garbled = await client.ask(b"abcdefgh")
     assert sum(one != other for one, other in zip(garbled, b"abcdefgh", strict=True)) == 1
     assert await client.ask(b"abcdefgh") == b"abcdefgh"
+
+
+async def test_a_tap_sees_what_each_client_sends_and_changes_nothing(proxy: Proxy) -> None:
+    seen: list[list[bytes]] = []
+
+    def tap() -> Callable[[bytes], None]:
+        seen.append([])
+        return seen[-1].append
+
+    proxy.tap = tap
+    left, right = await connect(proxy), await connect(proxy)
+    assert await left.ask(b"one") == b"one"
+    assert await right.ask(b"two") == b"two"
+    assert sorted(seen) == [[b"one"], [b"two"]]
+    for client in (left, right):
+        client.writer.close()

@@ -1,0 +1,40 @@
+"""The tap reads commits off the wire, however the pieces are cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from aiokafka.protocol.commit import OffsetCommitRequest_v2
+from aiokafka.protocol.metadata import MetadataRequest_v1
+
+from tests.faults.tap import CommitTap
+
+COMMIT = OffsetCommitRequest_v2("shop", 7, "left-1", -1, [("orders", [(0, 5, ""), (3, 9, "note")]), ("more", [])])
+
+
+def on_the_wire(request: Any, client: str) -> bytes:
+    """A request as clients send it."""
+    message: bytes = request.build_request_header(correlation_id=1, client_id=client).encode() + request.encode()
+    return len(message).to_bytes(4, "big") + message
+
+
+@pytest.mark.parametrize("size", [1, 3, 50, 1000])
+def test_commits_are_read_however_they_are_cut_and_other_requests_are_passed_over(size: int) -> None:
+    sent = on_the_wire(MetadataRequest_v1(["orders"]), "left") + on_the_wire(COMMIT, "left") * 2
+    tap = CommitTap()
+    take = tap.connection()
+    for at in range(0, len(sent), size):
+        take(sent[at : at + size])
+    once = [("left", 7, ("orders", 0), 5), ("left", 7, ("orders", 3), 9)]
+    assert [one[1:] for one in tap.asked] == once * 2
+
+
+def test_connections_are_not_mixed_up() -> None:
+    tap = CommitTap()
+    left, right = tap.connection(), tap.connection()
+    sent = on_the_wire(COMMIT, "left")
+    left(sent[:20])
+    right(on_the_wire(COMMIT, "right"))
+    left(sent[20:])
+    assert [one.client for one in tap.asked] == ["right", "right", "left", "left"]
