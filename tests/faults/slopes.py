@@ -1,0 +1,136 @@
+"""Judges what processes use: memory (I8), what leaks (I9), and how loud they are (I11). Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tests.faults.checker import Violation
+
+HOUR_S = 3600.0
+MOST_LEFT_OUT = 0.2  # share of a window in which nothing need be known of a process
+
+
+class Sample(NamedTuple):
+    """What a process used at one time. ``cpu_s`` and ``lines`` (of its log) are since its start."""
+
+    t: float
+    process: str
+    memory_mb: float
+    threads: int
+    descriptors: int
+    sockets: int
+    cpu_s: float
+    lines: int
+
+
+class Point(NamedTuple):
+    """One number of a series."""
+
+    t: float
+    value: float
+
+
+class Growth(NamedTuple):
+    """How much a number may grow in a window: *at_once*, for noise and what is made late, and so much an hour."""
+
+    at_once: float
+    an_hour: float
+
+    def over(self, seconds: float) -> float:
+        return self.at_once + self.an_hour * seconds / HOUR_S
+
+
+GROWTHS: Mapping[str, Growth] = {
+    "memory_mb": Growth(5, 4),
+    "threads": Growth(2, 1),
+    "descriptors": Growth(5, 2),
+    "sockets": Growth(5, 2),
+    "tasks": Growth(5, 2),
+}
+MOST_MB = 160.0
+Series = Mapping[tuple[str, str], Sequence[Point]]
+"""(process, what) -> its points, in order."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Away:
+    """A time in which something that processes need was away; ``processes`` did not get any work."""
+
+    name: str
+    start: float
+    end: float
+    processes: frozenset[str]
+
+
+def slope(points: Sequence[Point]) -> float:
+    """Growth a second, by least squares; 0 of fewer than two moments."""
+    if not points:
+        return 0.0
+    middle_t = sum(point.t for point in points) / len(points)
+    middle = sum(point.value for point in points) / len(points)
+    spread = sum((point.t - middle_t) ** 2 for point in points)
+    return sum((point.t - middle_t) * (point.value - middle) for point in points) / spread if spread else 0.0
+
+
+def series(samples: Iterable[Sample], tasks: Iterable[tuple[str, float, int]]) -> Series:
+    """What was sampled, and how many tasks each process had at which time."""
+    made: dict[tuple[str, str], list[Point]] = defaultdict(list)
+    for sample in samples:
+        for what in ("memory_mb", "threads", "descriptors", "sockets"):
+            made[sample.process, what].append(Point(sample.t, getattr(sample, what)))
+    for process, t, count in tasks:
+        made[process, "tasks"].append(Point(t, count))
+    return made
+
+
+def growing(found: Series, start: float, end: float, growths: Mapping[str, Growth] = GROWTHS) -> Iterator[Violation]:
+    """I8, I9: in a window nothing grows in a process that lives through it; there must be such a process."""
+    judged = set()
+    for (process, what), points in found.items():
+        within = [point for point in points if start <= point.t <= end]
+        if not _covers(within, start, end):
+            continue
+        judged.add(what)
+        grown, most = slope(within) * (end - start), growths[what].over(end - start)
+        if grown > most:
+            invariant = "I8" if what == "memory_mb" else "I9"
+            yield Violation(invariant, f"{process}: {what} grew by {grown:.1f} in {end - start:.0f} s, not {most:.1f}")
+    for what in growths.keys() - judged:
+        yield Violation("I9", f"no process shows its {what} from {start:.0f} to {end:.0f}")
+
+
+def _covers(points: Sequence[Point], start: float, end: float) -> bool:
+    return bool(points) and points[-1].t - points[0].t >= (1 - MOST_LEFT_OUT) * (end - start)
+
+
+def too_big(samples: Iterable[Sample], most_mb: float = MOST_MB) -> Iterator[Violation]:
+    """I8: no process is ever bigger than its windows and buffers allow."""
+    biggest: dict[str, float] = defaultdict(float)
+    for sample in samples:
+        biggest[sample.process] = max(biggest[sample.process], sample.memory_mb)
+    for process, size in biggest.items():
+        if size > most_mb:
+            yield Violation("I8", f"{process}: {size:.0f} MB, and {most_mb:.0f} may be")
+
+
+def loud(samples: Sequence[Sample], away: Iterable[Away], most_cpu: float, most_lines: float) -> Iterator[Violation]:
+    """I11: what cannot work neither spins nor floods its log: so much of a core, so many lines a second."""
+    for time in away:
+        within: dict[str, list[Sample]] = defaultdict(list)
+        for sample in samples:
+            if sample.process in time.processes and time.start <= sample.t <= time.end:
+                within[sample.process].append(sample)
+        for process, found in within.items():
+            first, last = found[0], found[-1]
+            took = last.t - first.t
+            if last.cpu_s - first.cpu_s > most_cpu * took:
+                yield Violation(
+                    "I11", f"{process}: {last.cpu_s - first.cpu_s:.1f} s of a core in {took:.1f} s of {time.name}"
+                )
+            if last.lines - first.lines > most_lines * took:
+                yield Violation("I11", f"{process}: {last.lines - first.lines} lines in {took:.1f} s of {time.name}")
+        for process in time.processes - within.keys():
+            yield Violation("I11", f"{process}: nothing is known of it during {time.name}")
