@@ -18,16 +18,18 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
+from math import inf
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from tests.faults.checker import Disruption, Evidence, Rules, Violation, lost
+from tests.faults.checker import Disruption, Violation
 from tests.faults.driver import until
 from tests.faults.figures import parser, told, until_told
+from tests.faults.owners import rebalances
 from tests.faults.prestarted import Server, forking
 from tests.faults.repeats import oldest, repeats
-from tests.faults.soak_ground import MOST_REPEATED, Ground, Watch, staged
+from tests.faults.soak_ground import MOST_REPEATED, Ground, Verdict, Watch, staged
 from tests.harness.kafka import KafkaCluster
 
 SESSION_S = 3.0
@@ -55,17 +57,18 @@ class Outcome:
 
     plan: Plan
     took_s: float
-    groups: list[tuple[Evidence, list[Violation]]]
+    groups: list[Verdict]
     kills: Counter[str]
 
     @property
     def violations(self) -> list[Violation]:
         """The broken promises, of all groups."""
-        return [violation for _, violations in self.groups for violation in violations]
+        return [violation for group in self.groups for violation in group.violations]
 
     def summary(self) -> dict[str, Any]:
         """The figures."""
-        found = [repeats(evidence.events) for evidence, _ in self.groups]
+        evidence = [group.evidence for group in self.groups]
+        found = [repeats(one.events) for one in evidence]
         by_kill = Counter((group, one.process) for group, repeated in enumerate(found) for one in repeated)
         kills = sum(self.kills.values())
         repeated = sum(map(len, found))
@@ -75,15 +78,16 @@ class Outcome:
             "minutes": round(self.took_s / 60, 1),
             "kills a minute": round(kills / self.took_s * 60, 1),
             "seed": self.plan.seed,
-            "records": sum(len(evidence.sent) for evidence, _ in self.groups),
-            "lost": sum(len(lost(evidence, Rules())) for evidence, _ in self.groups),
+            "records": sum(len(one.sent) for one in evidence),
+            "lost": sum(len(group.lost) for group in self.groups),
             "commits ahead": sum(one.invariant == "I1" for one in self.violations),
+            "rebalances": sum(rebalances(group.group, 0, inf) for group in self.groups),
             "repeated": repeated,
             "repeated by a kill": round(repeated / max(1, kills), 2),
             "repeated by a kill, most": max(by_kill.values(), default=0),
             "repeated by a kill, bound": MOST_REPEATED,
             "oldest that was repeated, s before the kill": round(
-                max(oldest(evidence.events, evidence.disruptions) for evidence, _ in self.groups), 2
+                max(oldest(one.events, one.disruptions) for one in evidence), 2
             ),
             "broken promises": len(self.violations),
         }

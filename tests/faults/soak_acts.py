@@ -7,13 +7,14 @@ import random
 import signal
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from tests.faults.checker import Disruption
 from tests.faults.driver import Member, until
 from tests.faults.nodes import leaders
 from tests.faults.processes import PROC
+from tests.faults.slopes import Away
 from tests.faults.soak_ground import STOPPED_IN_S, WINDOW_S, Ground
 from tests.faults.soak_service import SLOW_S
 from tests.faults.wire import NODES, Bite, ProxiedCluster, coordinator_of
@@ -32,10 +33,20 @@ class Done(NamedTuple):
     bite: Bite
     still: bool
 
+    @property
+    def has_bitten(self) -> bool:
+        return all(self.bite.values())
+
 
 @dataclass
 class Play:
-    """What an act may lay hands on. *steady* lives from the first to the last; the others may be ended."""
+    """What an act may lay hands on.
+
+    Attributes:
+        steady: Lives from the first to the last.
+        others: May be ended.
+        away: When nothing could be reached.
+    """
 
     ground: Ground
     cluster: ProxiedCluster
@@ -43,6 +54,7 @@ class Play:
     steady: Member
     others: list[Member]
     draw: random.Random
+    away: list[Away] = field(default_factory=list)
 
     @property
     def members(self) -> list[Member]:
@@ -131,6 +143,7 @@ async def cut_for_long(play: Play) -> Bite:
     lives = [member.life.name for member in play.members]
     cut_at = time.time()
     bite = await _cut(play, play.ground.session_s + play.draw.uniform(1.5, 4))
+    play.away.append(Away(name="a long cut", start=cut_at, end=time.time(), processes=frozenset(lives)))
     play.ground.disruptions += [Disruption(life, cut_at, time.time() + WINDOW_S) for life in lives]
     return bite
 

@@ -17,10 +17,19 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
 from tests.faults import letters
-from tests.faults.checker import Disruption, Evidence, Rules, Violation, check
+from tests.faults.checker import Commit, Disruption, Evidence, Place, Rules, Violation, check, lost
 from tests.faults.driver import Launch, Life, Load, Member, Parcel, create_topics, free_port, started_afresh
 from tests.faults.history import Event, Partition
-from tests.faults.observer import ID_HEADER, OFFSETS_TOPIC, Observer, id_log, read_commits, read_log_ends, read_records
+from tests.faults.observer import (
+    ID_HEADER,
+    OFFSETS_TOPIC,
+    Observer,
+    id_log,
+    read_group_logs,
+    read_log_ends,
+    read_records,
+)
+from tests.faults.owners import GroupLog
 from tests.faults.repeats import too_many_repeated
 from tests.faults.soak_service import SLOW_S
 
@@ -98,6 +107,10 @@ class Ground:
         """Every process of every member."""
         return [life for member in self.members for life in member.lives]
 
+    def running(self) -> list[Life]:
+        """The latest process of each member that has one."""
+        return [member.life for member in self.members if member.lives]
+
     @property
     def events(self) -> list[Event]:
         """The histories of all processes up to now."""
@@ -160,14 +173,14 @@ class Ground:
         for life in running:
             assert await life.exited(STOPPED_IN_S) == 0, life.tail()
 
-    async def judged(self) -> tuple[Evidence, list[Violation]]:
+    async def judged(self) -> Verdict:
         """All that can be known of the run, and every promise that was broken."""
         log = await read_records(self.bootstrap, self.partitions)
         dead = await read_records(self.bootstrap, [(dead_letters(self.topic), 0)])
-        commits = [*self.observer.commits, *await read_commits(self.bootstrap, self.topic)]
+        group = (await read_group_logs(self.bootstrap)).get(self.topic, [])
         evidence = Evidence(
             events=self.events,
-            commits=commits,
+            commits=[*self.observer.commits, *(entry for entry in group if isinstance(entry, Commit))],
             log=id_log(log),
             log_end=await read_log_ends(self.bootstrap, self.partitions),
             sent=self.load.sent,
@@ -177,7 +190,21 @@ class Ground:
         )
         rules = Rules(ordered=True, releases=frozenset({"ok", "failed"}), duplicate_window_s=WINDOW_S)
         found = [*check(evidence, rules), *letters.unfaithful(log, dead, keeps_time=False)]
-        return evidence, [*found, *too_many_repeated(evidence.events, MOST_REPEATED)]
+        return Verdict(evidence, [*found, *too_many_repeated(evidence.events, MOST_REPEATED)], group)
+
+
+@dataclass
+class Verdict:
+    """What is known of a run, what was broken, and what the coordinator has stored of the group."""
+
+    evidence: Evidence
+    violations: list[Violation]
+    group: GroupLog
+
+    @property
+    def lost(self) -> list[Place]:
+        """What the broker had confirmed and nobody settled."""
+        return lost(self.evidence, Rules())
 
 
 def partitions_of(topic: str) -> list[Partition]:
@@ -206,13 +233,24 @@ async def staged(bootstrap: str, folder: Path, session_s: float, replicas: int) 
 
 
 class Watch:
-    """Looks at the histories for when each partition was last worked on."""
+    """Looks at the histories for who owns which partition, and when each was last worked on."""
 
     def __init__(self, ground: Ground) -> None:
         self._ground = ground
         self._over: set[str] = set()  # processes that have ended, and whose histories were read to their ends
         self._seen: Counter[str] = Counter()
         self._ends: dict[Partition, float] = {}
+        self._owned: dict[str, set[Partition]] = {}
+
+    def is_settled(self, t: float) -> bool:
+        """Whether every member has a share of the partitions, and each one was worked on after *t*.
+
+        One that was frozen believes to have what others have by now, until it has noticed.
+        """
+        if not self.all_worked_on_since(t):
+            return False
+        shares = [self._owned.get(life.name, set()) for life in self._ground.running()]
+        return all(shares) and sum(map(len, shares)) == len(set().union(*shares)) == len(self._ground.partitions)
 
     def all_worked_on_since(self, t: float) -> bool:
         """Whether every partition has seen the end of a record after *t*."""
@@ -227,6 +265,10 @@ class Watch:
         for event in events[self._seen[life.name] :]:
             if event.kind == "end":
                 self._ends[event.tp] = max(self._ends.get(event.tp, 0.0), event.t)
+            elif event.kind == "assigned":
+                self._owned[life.name] = set(event.partitions)
+            elif event.kind == "revoked":
+                self._owned[life.name] = self._owned.get(life.name, set()) - set(event.partitions)
         self._seen[life.name] = len(events)
         if is_over:
             self._over.add(life.name)

@@ -7,7 +7,7 @@ longer, ``"fail"`` raises, and is a dead letter then. Every second it also write
 
 ``SOAK_BUGS=ahead,lose,leak`` plants mistakes, which the judge must find: the handler leaves the work of some records to
 a task and returns, returns without the work of others, and each record leaves a task and some memory behind, every
-tenth a descriptor.
+fifth a descriptor.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SLOW_S = 0.5
 LONGEST_S = 0.004
 TASKS_EVERY_S = 1.0
 AHEAD_S = 1.5  # longer than a commit takes
-EVERY = {"ahead": 20, "lose": 50, "leak": 10}
+EVERY = {"ahead": 20, "lose": 50, "leak": 5}
 
 
 class WorkFailedError(Exception):
@@ -81,7 +81,7 @@ class Service:
 
     def _leak(self, offset: int) -> None:
         if "leak" in self._bugs:
-            self._kept += [asyncio.create_task(asyncio.Event().wait()), bytes(20_000)]
+            self._kept += [asyncio.create_task(asyncio.Event().wait()), b"x" * 100_000]
             if self._is_hit("leak", offset):
                 self._kept.append(os.open("/dev/null", os.O_RDONLY))
 
