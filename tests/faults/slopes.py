@@ -50,7 +50,7 @@ GROWTHS: Mapping[str, Growth] = {
     "sockets": Growth(5, 2),
     "tasks": Growth(5, 2),
 }
-MOST_MB = 160.0
+MOST_MB = 100.0
 Series = Mapping[tuple[str, str], Sequence[Point]]
 """(process, what) -> its points, in order."""
 
