@@ -16,7 +16,8 @@ from typing import Any, Literal, TextIO
 from reactive_kafka.errors import HandlerError, ReactiveKafkaError
 from reactive_kafka.observe.bursts import BURST, REPEAT_INTERVAL_S, Allowance, OffsetRuns
 from reactive_kafka.observe.events.base import ChannelEvent, Event, Level
-from reactive_kafka.observe.events.channel import ChannelFailed, ChannelStateChanged, SettledNotStored
+from reactive_kafka.observe.events.channel import ChannelFailed, ChannelStateChanged
+from reactive_kafka.observe.events.commits import SettledNotStored
 from reactive_kafka.observe.events.records import FailureEvent, RecordFailed
 from reactive_kafka.observe.facts import SparkBatchFacts
 from reactive_kafka.observe.text import one_line
