@@ -203,7 +203,8 @@ class MemoryConsumer(MemoryQuestions):
         away = self._state.faults.leaders_away
         silent: dict[TopicPartition, str | None] = {one: away[one] for one in partitions if one in away}
         logs = {one: (self._state.log(one), at) for one, at in self.positions().items() if self._reads_committed}
-        held_up = {one: log.held_up for one, (log, at) in logs.items() if log and log.stable_end <= at < log.end}
+        ends = {one: (log.stable_end, log.end) for one, (log, at) in logs.items() if log and log.stable_end <= at}
+        held_up = {one: (stable, end) for one, (stable, end) in ends.items() if stable < end}
         return Sight(frozenset(self._subscription.topics) - self._state.logs.keys(), silent=silent, held_up=held_up)
 
     async def stop(self) -> None:

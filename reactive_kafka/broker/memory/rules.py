@@ -62,11 +62,6 @@ class PartitionLog:
         """The last stable offset: where the oldest transaction that is open begins, else the end."""
         return max(self.start, min((offsets[0] for offsets in self._open.values()), default=self.end))
 
-    @property
-    def held_up(self) -> tuple[int, int]:
-        """The last stable offset and the end."""
-        return self.stable_end, self.end
-
     def end_for(self, committed: bool) -> int:
         return self.stable_end if committed else self.end
 
