@@ -72,15 +72,24 @@ class Layer:
     line_of: LineOf = lambda _: None  # knows the lines of a file's keys
 
 
+def of_code(source: str, data: Mapping[Any, Any]) -> Layer:
+    """The layer of nested tables that code has made: there a key whose value is None is not given. Raises as below."""
+    _check_depth(source, data)
+
+    def given(table: Mapping[Any, Any]) -> dict[Any, Any]:
+        there = {key: value for key, value in table.items() if value is not None}
+        return {key: given(value) if isinstance(value, Mapping) else value for key, value in there.items()}
+
+    return of_mapping(source, given(data))
+
+
 def of_mapping(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _: None) -> Layer:
     """The layer of nested tables. An empty table is a leaf, so that a channel without keys exists.
 
     Raises:
         ConfigError: Something is nested more than ``MOST_DEPTH`` deep, or without an end.
     """
-    if deep := _too_deep(data):
-        where = Origin(source, line_of(deep))
-        raise ConfigError(f"{where}: {'.'.join(deep[:3])}...: nested too deeply: at most {MOST_DEPTH} levels are read")
+    _check_depth(source, data, line_of)
 
     def walk(table: Mapping[Any, Any], path: KeyPath) -> Iterator[Leaf]:
         for key, value in table.items():
@@ -91,6 +100,12 @@ def of_mapping(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _:
                 yield Leaf(here, value, Origin(source, line_of(here)))
 
     return Layer(tuple(walk(data, ())), line_of)
+
+
+def _check_depth(source: str, data: Mapping[Any, Any], line_of: LineOf = lambda _: None) -> None:
+    if deep := _too_deep(data):
+        where = Origin(source, line_of(deep))
+        raise ConfigError(f"{where}: {'.'.join(deep[:3])}...: nested too deeply: at most {MOST_DEPTH} levels are read")
 
 
 def _too_deep(data: Any) -> KeyPath | None:

@@ -20,7 +20,7 @@ from reactive_kafka.config.checks import (
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import BROKEN, Collected, Table, View, values_of
 from reactive_kafka.config.failures import FailureAssembly
-from reactive_kafka.config.layers import Origin, Problems, expanded, of_environment, of_mapping
+from reactive_kafka.config.layers import Origin, Problems, expanded, of_code, of_environment
 from reactive_kafka.config.read import FILE_VARIABLE, exposure_of, read_file, read_secret, unreadable
 from reactive_kafka.config.schema import (
     HttpSettings,
@@ -78,8 +78,8 @@ def read_settings(
     problems = Problems()
     path = _path(source, environ)
     tables = [given for given in (code, source) if isinstance(given, Mapping)]
-    written = [of_mapping("code", _without_none(given)) for given in tables] + ([read_file(path)] if path else [])
-    above = [of_mapping("command line", _without_none(overrides))] if overrides else []
+    written = [of_code("code", given) for given in tables] + ([read_file(path)] if path else [])
+    above = [of_code("command line", overrides)] if overrides else []
     environment = of_environment(environ, [leaf.path for layer in (*written, *above) for leaf in layer.leaves])
     if not written and not any(layer.leaves for layer in (environment, *above)):
         raise ConfigError(
@@ -102,7 +102,7 @@ def read_retry(source: str, table: _Tables) -> RetrySettings:
     problems = Problems()
     given = Collected(problems, read_secret)
     channel = given.channels["incoming"][""] = Table("", Origin(source))
-    given.add(of_mapping(source, {"incoming": {"": {"retry": _without_none(table)}}}))
+    given.add(of_code(source, {"incoming": {"": {"retry": table}}}))
     view = View(keys.INCOMING, channel, {})
     check(view, (retries,), problems)
     if lines := problems.report():
@@ -126,12 +126,6 @@ def _path(source: str | Path | _Tables | None, environ: Mapping[str, str]) -> Pa
     if source is None:
         source = environ.get(FILE_VARIABLE) or (DEFAULT_FILE if Path(DEFAULT_FILE).exists() else None)
     return Path(source) if isinstance(source, str | Path) else None
-
-
-def _without_none(table: _Tables) -> dict[str, Any]:
-    """The tables without the keys whose value is None, which in code means "not given"."""
-    given = {key: value for key, value in table.items() if value is not None}
-    return {key: _without_none(value) if isinstance(value, Mapping) else value for key, value in given.items()}
 
 
 def _tls_files(view: View) -> Contradictions:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import string
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -264,6 +265,30 @@ def test_references_are_replaced_but_not_in_values_from_the_environment() -> Non
 
 
 # -- what is wrong
+
+
+def nested(levels: int) -> dict[str, Any]:
+    table: dict[str, Any] = {"ack": "post"}
+    for _ in range(levels):
+        table = {"a": table}
+    return table
+
+
+def holding_itself() -> dict[str, Any]:
+    table: dict[str, Any] = {"group_id": "billing"}
+    table["table"] = table
+    return table
+
+
+@pytest.mark.parametrize("make", [holding_itself, lambda: nested(10_000), lambda: {"topics": [holding_itself()]}])
+def test_tables_of_code_that_hold_themselves_or_go_on_for_ever_are_refused_by_name(
+    make: Callable[[], dict[str, Any]],
+) -> None:
+    line = only_problem({"incoming": {"orders": make()}})
+    assert line.startswith("code: incoming.orders.")
+    assert line.endswith("...: nested too deeply: at most 64 levels are read")
+    assert only_problem(None, overrides={"incoming": {"orders": make()}}).startswith("command line: incoming.orders.")
+    assert only_problem(None, code=make()).startswith("code: ")
 
 
 def test_all_problems_come_in_one_error_each_with_its_place(tmp_path: Path) -> None:
