@@ -21,6 +21,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from tests.faults.checker import Disruption, report
 from tests.faults.driver import Life, until
+from tests.faults.observer import read_group_logs
+from tests.faults.owners import rebalances
 from tests.faults.stage import COMMIT_TAKES_S, PER_CHANNEL, Row, not_sooner_than, ready, staged
 from tests.faults.strategies import COMMIT_INTERVAL_S, STRATEGIES, Strategy
 from tests.harness.kafka import KafkaCluster
@@ -181,12 +183,16 @@ async def _node_killed(
             await asyncio.to_thread(cluster.start_node, victim)
             back_at = time.time()
             await stage.busy(since=back_at)
+            worked_at = time.time()
         await stage.finish()
         moved = (
             _moved(before.coordinators, after.coordinators) if coordinators else _moved(before.leaders, after.leaders)
         )
         assert moved, f"node {victim} had nothing that could move: {before}"
         assert victim not in (after.coordinators if coordinators else after.leaders).values()
+        logs = await read_group_logs(stage.bootstrap)
+        for strategy in (one for one in strategies.values() if not one.restarts):
+            assert rebalances(logs[strategy.topic(stage.run)], stage.fault_at, worked_at) == 0, strategy.name
         return await stage.verdicts()
 
 
