@@ -123,10 +123,29 @@ def test_verdicts_are_taken_once() -> None:
     assert found(bisection) == []
 
 
-@pytest.mark.parametrize(("records", "jobs"), [(1, 64), (50_000, 64), (65_536, 64), (65_537, 65), (1_000_000, 80)])
-def test_the_number_of_jobs_is_bounded(records: int, jobs: int) -> None:
+@pytest.mark.parametrize(
+    ("records", "jobs"), [(1, (64, 64)), (50_000, (64, 320)), (65_537, (68, 340)), (1_000_000, (80, 400))]
+)
+def test_the_number_of_jobs_is_bounded(records: int, jobs: tuple[int, int]) -> None:
     assert jobs_for(records) == jobs
-    assert Bisection([whole(A, range(records))], BAD).max_jobs == jobs
+    assert Bisection([whole(A, range(records))], BAD).max_jobs == jobs[0]
+
+
+def test_several_partitions_have_a_job_each_besides() -> None:
+    assert jobs_for(50_000, partitions=1) == (64, 320)
+    assert jobs_for(50_000, partitions=3) == (64, 323)
+
+
+def test_more_jobs_are_granted_only_while_more_records_have_worked_than_were_found_bad() -> None:
+    bisection = Bisection([whole(A, range(1_024))], BAD)
+    few, many = jobs_for(1_024)
+    assert bisection.max_jobs == few
+    bisection.worked()
+    assert bisection.max_jobs == many == 200
+    play(bisection, {A: set(range(512, 1_024))})
+    # The good half has worked, so that as many bad ones as there are jobs for were found alone.
+    assert bisection.jobs == many
+    assert 50 < sum(piece.records == 1 for piece, _ in bisection.take_found()) < many
 
 
 def test_one_bad_record_in_50_000_takes_two_jobs_a_halving() -> None:
@@ -134,6 +153,65 @@ def test_one_bad_record_in_50_000_takes_two_jobs_a_halving() -> None:
     play(bisection, {A: {31_415}})
     assert found(bisection) == [((31_415, 31_416), BAD)]
     assert bisection.jobs <= 32
+
+
+@pytest.mark.parametrize("bad", [[1_234, 5_678, 9_012], [0, 5_000, 9_999], [9_997, 9_998, 9_999]])
+def test_three_bad_records_in_10_000_are_the_only_ones_that_are_found(bad: list[int]) -> None:
+    bisection = Bisection([whole(A, range(10_000))], BAD)
+    play(bisection, {A: set(bad)})
+    assert found(bisection) == [((one, one + 1), BAD) for one in bad]
+    assert bisection.jobs <= 2 * 3 * 14
+
+
+def test_ten_bad_records_as_far_apart_as_can_be_are_found_in_50_000() -> None:
+    bisection = Bisection([whole(A, range(50_000))], BAD)
+    bad = [5_000 * number + 2_500 for number in range(10)]
+    play(bisection, {A: set(bad)})
+    assert found(bisection) == [((one, one + 1), BAD) for one in bad]
+    assert jobs_for(50_000)[0] < bisection.jobs <= jobs_for(50_000)[1]
+
+
+@st.composite
+def few_bad(draw: st.DrawFn) -> tuple[list[RecordRun], dict[TopicPartition, set[int]]]:
+    """Up to 50,000 records of one to four partitions, with one to ten bad ones anywhere, or close together."""
+    sizes = draw(st.lists(st.integers(1, 12_500), min_size=1, max_size=4))
+    if len(sizes) == 1:
+        sizes = [draw(st.integers(1, 50_000))]
+    total = sum(sizes)
+    near = draw(st.integers(0, total - 1))
+    anywhere = st.integers(0, total - 1)
+    close = st.integers(near, min(near + 20, total - 1))
+    at_bad = draw(st.sets(anywhere | close, min_size=1, max_size=10))
+    wholes, bad, base = [], dict[TopicPartition, set[int]](), 0
+    for number, size in enumerate(sizes):
+        partition = TopicPartition("clicks", number)
+        wholes.append(whole(partition, range(size)))
+        bad[partition] = {at - base for at in at_bad if base <= at < base + size}
+        base += size
+    return wholes, bad
+
+
+@given(few_bad())
+def test_up_to_ten_bad_records_in_50_000_are_found_alone_within_the_bound(
+    batch: tuple[list[RecordRun], dict[TopicPartition, set[int]]],
+) -> None:
+    wholes, bad = batch
+    bisection = Bisection(wholes, BAD)
+    play(bisection, bad)
+    blamed = [(piece.tracker.partition, *piece.planned[:2]) for piece, _ in bisection.take_found()]
+    expected = [(partition, one, one + 1) for partition in sorted(bad) for one in sorted(bad[partition])]
+    assert blamed == expected
+    assert bisection.jobs <= jobs_for(sum(one.records for one in wholes), len(wholes))[1]
+
+
+@given(st.lists(st.integers(1, 10_000), min_size=1, max_size=5))
+def test_a_batch_that_is_all_bad_ends_with_the_fewest_jobs(sizes: list[int]) -> None:
+    wholes = [whole(TopicPartition("clicks", number), range(size)) for number, size in enumerate(sizes)]
+    bisection = Bisection(wholes, BAD)
+    while bisection.next() is not None:
+        bisection.failed(BAD, is_data_error=True)
+    assert bisection.jobs <= jobs_for(sum(sizes))[0]
+    assert sum(piece.records for piece, _ in bisection.take_found()) == sum(sizes)
 
 
 @st.composite

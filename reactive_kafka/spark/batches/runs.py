@@ -95,6 +95,7 @@ def give_back(slices: Sequence[Slice]) -> None:
 
 
 LEAST_JOBS, JOBS_PER_HALVING = 64, 4
+FOUND_ALONE = 10  # so many bad records are found alone, wherever they are
 Found = tuple[RecordRun, OffloadError]
 
 
@@ -103,20 +104,30 @@ class Bisection:
 
     Each record gets one result: worked, or found, which is bad (it has failed alone) or given up with others of its
     part. The parts of one partition run in the order of their offsets. With *k* bad records of *n* it takes about
-    ``2 k log2(n / k) + 1`` jobs; their number is limited.
+    ``2 k log2(n / k) + 1`` jobs; their number is limited, as :func:`jobs_for` says.
     """
 
     def __init__(self, wholes: Sequence[RecordRun], reason: OffloadError, *, max_jobs: int | None = None) -> None:
-        """*wholes*: the failed batch, one range for each partition; *max_jobs* depends on their records by default."""
+        """*wholes*: the failed batch, one range for each partition; *max_jobs* depends on their records by default,
+        and on how many of them turn out to be bad.
+        """
         # Kept, because a tracker that is closed meanwhile has no offsets any more.
         self._offsets = {whole.tracker.partition: (whole.first, whole.offsets) for whole in wholes}
-        self.max_jobs = jobs_for(sum(whole.records for whole in wholes)) if max_jobs is None else max_jobs
+        of_its_size = jobs_for(sum(whole.records for whole in wholes), len(wholes))
+        self._few_jobs, self._many_jobs = of_its_size if max_jobs is None else (max_jobs, max_jobs)
         self.jobs = 0  # so far
+        self._good = self._bad = 0  # records that have worked, and that were found bad alone
         self._found: list[Found] = []
         self._stack: list[Found] = [(whole, reason) for whole in reversed(wholes)]  # the next one is the last
         # The parts before the first job; empty if the ranges stay as they are.
         self.first_split = self._split(reason) if len(wholes) == 1 else ()
         self._keep_the_bound()
+
+    @property
+    def max_jobs(self) -> int:
+        """The most jobs, from what is known so far."""
+        # A batch that is all bad would only show one bad record after the other; what has worked shows that it is not.
+        return self._many_jobs if self._good > self._bad else self._few_jobs
 
     @property
     def left(self) -> tuple[RecordRun, ...]:
@@ -131,12 +142,14 @@ class Bisection:
         """The job of the next part has worked."""
         self.jobs += 1
         piece, _ = self._stack.pop()
+        self._good += piece.records
         self._keep_the_bound()
         return piece
 
     def failed(self, reason: OffloadError, *, is_data_error: bool) -> tuple[RecordRun, ...]:
         """The job of the next part has failed: the parts that are run instead, in order; none if it has its result."""
         self.jobs += 1
+        self._bad += self._stack[-1][0].records == 1
         parts = self._split(reason) if is_data_error and self.jobs < self.max_jobs else self._give_up(reason)
         self._keep_the_bound()
         return parts
@@ -171,6 +184,13 @@ class Bisection:
             self._give_up(self._stack[-1][1])
 
 
-def jobs_for(records: int) -> int:
-    """The most jobs of a bisection of this many records."""
-    return max(LEAST_JOBS, ceil(JOBS_PER_HALVING * log2(max(1, records))))
+def jobs_for(records: int, partitions: int = 1) -> tuple[int, int]:
+    """The most jobs of a bisection of so many records: in general, and while more have worked than were found bad.
+
+    The second number is what ``FOUND_ALONE`` bad records may take: two jobs for each halving, and one for each
+    partition. The first is enough until as many records have worked as that many bad ones: before, at most
+    ``4 FOUND_ALONE + log2(records) + 1`` jobs have run.
+    """
+    halvings = ceil(log2(max(1, records)))
+    few = max(LEAST_JOBS, JOBS_PER_HALVING * halvings)
+    return few, max(few, 2 * FOUND_ALONE * halvings + (partitions if partitions > 1 else 0))
