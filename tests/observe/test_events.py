@@ -16,6 +16,7 @@ from reactive_kafka.observe.events import (
     RecordPoisoned,
     base,
     channel,
+    commits,
     records,
 )
 from reactive_kafka.records import TopicPartition
