@@ -211,7 +211,7 @@ class RunChannels:
             self._spark, spark, settings, source=source, observer=services.observer, clock=services.clock
         )
         self._runners[settings.name] = runner  # one for all sessions of the channel: its counts go on through restarts
-        fetch = partial(records_of, services.connector, settings)
+        fetch = partial(records_of, services.connector, settings, observer=services.observer)
         return lambda signals, setup: SparkDispatcher(setup, runner, signals, services.observer, fetch)
 
     async def start(self, spark_fails: Fails) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection
 from contextlib import aclosing
+from dataclasses import replace
 from itertools import chain, pairwise
 from typing import Any
 
@@ -14,12 +15,12 @@ from hypothesis import strategies as st
 
 from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import FatalBrokerError, TransientBrokerError
+from reactive_kafka.errors import CorruptRecordError, FatalBrokerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.channel.refetch import PIECE_RECORDS, SKIP_OFFSETS, records_of, stretches
 from reactive_kafka.subscription import Partitions
 from reactive_kafka.testing import MemoryBroker
-from tests.app.helpers import in_virtual_time, make_broker
+from tests.app.helpers import Recorder, in_virtual_time, make_broker
 
 P = TopicPartition("topic", 0)
 SETTINGS = IncomingSettings(
@@ -61,10 +62,12 @@ def broker_with(records: int) -> MemoryBroker:
     return broker
 
 
-async def read(connector: Any, offsets: Collection[int], **more: Any) -> list[list[int]]:
+async def read(
+    connector: Any, offsets: Collection[int], settings: IncomingSettings = SETTINGS, **more: Any
+) -> list[list[int]]:
     """The offsets of each piece; what was read must be the record of its offset."""
     pieces = []
-    async with aclosing(records_of(connector, SETTINGS, P, offsets, **more)) as found:
+    async with aclosing(records_of(connector, settings, P, offsets, **more)) as found:
         async for records in found:
             assert [record.value for record in records] == [str(record.offset).encode() for record in records]
             pieces.append([record.offset for record in records])
@@ -218,3 +221,20 @@ def test_stretches_hold_every_wanted_offset_and_no_long_gap(offsets: set[int]) -
 def _connector(spy: Spy) -> Connector:
     connector: Any = spy
     return connector  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize("tells_end", [True, False])
+@in_virtual_time
+async def test_what_cannot_be_read_is_passed_over_and_told_or_waited_for_or_raised(tells_end: bool) -> None:
+    """Row F7 of the faults: executors have failed at it, and its bytes are wanted for dead letters."""
+    broker, recorder = broker_with(20), Recorder()
+    broker.spoil(P, 5, 7, tells_end=tells_end)
+    skipping = replace(SETTINGS, on_unreadable="skip")
+    pieces = await read(broker.connector(), range(20), skipping, observer=recorder)
+    assert list(chain(*pieces)) == [*range(5), *range(8, 20)]
+    assert {offset for one in recorder.events for offset in range(one.offset, one.until)} == {5, 6, 7}
+    with pytest.raises(TransientBrokerError, match="cannot be read at offset 5"):
+        await read(broker.connector(), range(20), patience_s=5.0)
+    with pytest.raises(CorruptRecordError):
+        await read(broker.connector(), range(20), replace(SETTINGS, on_unreadable="fail"))
+    await broker.close()

@@ -12,7 +12,8 @@ from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Connector, Consumer, start_without_group
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lane import Slice
-from reactive_kafka.errors import OffsetOutOfRangeError, TransientBrokerError
+from reactive_kafka.errors import CorruptRecordError, OffsetOutOfRangeError, TransientBrokerError
+from reactive_kafka.observe.events import Observer, UnreadableSkipped
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.spark.batches import columns
 from reactive_kafka.spark.batches.runs import RecordRun, end_of
@@ -68,14 +69,17 @@ async def records_of(
     offsets: Collection[int],
     *,
     patience_s: float = PATIENCE_S,
+    observer: Observer | None = None,
 ) -> AsyncGenerator[Sequence[RawRecord], None]:
     """Read the records with these offsets, ascending, in pieces of at most ``PIECE_RECORDS``, none empty.
 
     Those that are not in the log (any more), or that the channel's isolation level hides, are left out. The client
     belongs to no group. It is closed with the iterator: leave it early through ``contextlib.aclosing``. Raises
     TransientBrokerError, caused by the last error, if there was no progress for *patience_s*, or another BrokerError.
+    What cannot be read is passed over with ``on_unreadable = "skip"``, which the *observer* is told, waited for with
+    ``"wait"``, and raised as CorruptRecordError with ``"fail"``.
     """
-    reader = _Reader(connector, settings, partition, patience_s)
+    reader = _Reader(connector, settings, partition, patience_s, observer)
     wanted = offsets if isinstance(offsets, range) else frozenset(offsets)
     try:
         for stretch in stretches(wanted):
@@ -110,6 +114,7 @@ class _Reader:
     settings: IncomingSettings
     partition: TopicPartition
     patience_s: float
+    observer: Observer | None
     consumer: Consumer | None = None
     at: int | None = None  # the client's position
     end: int = 0  # of the log, as it was at the last seek
@@ -149,10 +154,25 @@ class _Reader:
             self.at = None
             if isinstance(error, OffsetOutOfRangeError):  # deleted meanwhile: look where the log begins now
                 raise TransientBrokerError(str(error)) from error
+            if isinstance(error, CorruptRecordError) and self.settings.on_unreadable != "fail":
+                return (), self._passed(error)
             raise error
         self.at = consumer.positions()[partition]
         records = [record for chunk in poll.chunks for record in chunk.records]
         return records, self.at if self.at < min(until, self.end) else until
+
+    def _passed(self, error: CorruptRecordError) -> int:
+        """The position behind what cannot be read; where it is waited for, TransientBrokerError."""
+        if self.settings.on_unreadable == "wait":
+            raise TransientBrokerError(str(error)) from error
+        until = error.until or error.offset + 1  # without an end it is passed over offset by offset
+        if self.observer is not None:
+            channel, partition = self.settings.name, self.partition
+            told = UnreadableSkipped(
+                channel=channel, partition=partition, offset=error.offset, until=until, reason=error.reason
+            )
+            self.observer.on(told)
+        return until
 
     async def _connected(self) -> Consumer:
         if self.consumer is None:
