@@ -398,9 +398,13 @@ class App:
 
     def _endpoints(self, *, is_mounted: bool) -> Starlette:
         from reactive_kafka.http.asgi import make_asgi
-        from reactive_kafka.http.guard import guard_of
+        from reactive_kafka.http.guard import Guard, guard_of
 
-        return make_asgi(self, lambda: guard_of(self.settings.http, is_mounted=is_mounted))
+        def guard() -> Guard:  # mounted, it is asked before it is configured, too
+            settings = self._settings
+            return guard_of(settings.http, is_mounted=is_mounted) if settings is not None else Guard()
+
+        return make_asgi(self, guard)
 
     @property
     def http(self) -> HttpServer | None:

@@ -64,6 +64,7 @@ group_id = "shop"
 
 [http]
 port = {port}
+token = "{canary}"
 
 [outgoing.numbers]
 topic = "clicks"

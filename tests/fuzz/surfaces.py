@@ -179,6 +179,7 @@ REQUESTS = (
 PIECES = (
     b"\r\n", b"\n", b"\0", b" HTTP/1.0\r\n", b"Content-Length: -1\r\n", b"Content-Length: 99999999999999999999\r\n",
     b"..%2f",
+    b"Origin: http://localhost\r\n",
     b"Host: a\r\n", b"Transfer-Encoding: gzip\r\n", b"Authorization: Bearer x\r\n", b"%00", b"Cookie: " + b"x" * 9000,
     b"Expect: 100-continue\r\n", b"\x16\x03\x01", b"GET //evil HTTP/1.1\r\n", b"ffffffffffffffff\r\n",
 )  # fmt: skip
@@ -199,10 +200,12 @@ class _Errors(logging.Handler):
 @contextmanager
 def http() -> Iterator[Target]:
     """Raw bytes to the real server: an answer that is none of its own errors, and the next request is answered."""
-    app, errors = App({"kafka": {"group_id": "g"}, "incoming": {"orders": {}}}), _Errors()
+    app = App({"kafka": {"group_id": "g"}, "incoming": {"orders": {}}, "http": {"token": "x"}})
+    app.configure()
+    errors = _Errors()
     logging.getLogger().addHandler(errors)
     with asyncio.Runner() as runner:
-        serving = serve(app.asgi, "127.0.0.1", 0)
+        serving = serve(app._endpoints(is_mounted=False), "127.0.0.1", 0)
         server = runner.run(serving.__aenter__())
 
         def check(draw: Random) -> None:
