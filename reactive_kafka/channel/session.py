@@ -180,7 +180,7 @@ def channel_facts(
         abandoned_handlers=history.abandoned + handlers.abandoned,
         replays_avoided=history.replays_avoided, duplicates_dropped=history.duplicates_dropped,
         unsynced_age_s=session.hook.behind_s(), metadata_dropped=commits.room.dropped,
-        warnings=tuple(_warnings(settings, session, totals, now)),
+        warnings=tuple(filter(None, (commits.room.warning, *_warnings(settings, session, now)))),
         not_ready=tuple(dict.fromkeys(_not_ready(session, state, now))),
     )  # fmt: skip
 
@@ -191,9 +191,7 @@ def _broker_error(session: ChannelSession) -> str | None:
     return "; ".join([error for error in found if error != CONNECTING][:MOST_ERRORS] or found) or None
 
 
-def _warnings(settings: IncomingSettings, session: ChannelSession, totals: ChannelTotals, now: float) -> Iterator[str]:
-    if (less := totals.commits.room.warning) is not None:
-        yield less
+def _warnings(settings: IncomingSettings, session: ChannelSession, now: float) -> Iterator[str]:
     if idle := session.clients.idle_consumers:
         yield ConsumersIdle(channel=settings.name, idle=idle, consumers=settings.consumers).text()
     for client in session.clients:

@@ -11,8 +11,6 @@ from reactive_kafka.records import TopicPartition
 
 HANGS_S = 10.0
 """How long a last stable offset may stand still before it is told: transactions of seconds are usual."""
-MOST_NAMED = 10
-"""Partitions that there is a warning of; many at once have one cause."""
 
 
 class StableOffsets:
@@ -39,9 +37,10 @@ class StableOffsets:
 
     def warnings(self, now: float) -> list[str]:
         """What stands still now, for people, the longest first."""
-        standing = [(one.stands.since, one.id, one.stands) for one in self._table if one.stands is not None]
+        standing = sorted((one.stands.since, one.id, one.stands) for one in self._table if one.stands is not None)
         return [
             f"the last stable offset of {name} has stood at {stands.stable} for {now - since:.0f} s, the end is "
             f"{stands.end}: an open transaction"
-            for since, name, stands in sorted(one for one in standing if one[2].is_long)[:MOST_NAMED]
+            for since, name, stands in standing
+            if stands.is_long
         ]

@@ -74,12 +74,12 @@ class Layer:
 
 def of_code(source: str, data: Mapping[Any, Any]) -> Layer:
     """The layer of nested tables that code has made: there a key whose value is None is not given. Raises as below."""
-    _check_depth(source, data)
 
     def given(table: Mapping[Any, Any]) -> dict[Any, Any]:
         there = {key: value for key, value in table.items() if value is not None}
         return {key: given(value) if isinstance(value, Mapping) else value for key, value in there.items()}
 
+    _check_depth(source, data)  # before anything recurses
     return of_mapping(source, given(data))
 
 

@@ -89,7 +89,7 @@ class TransactionalProducers:
         self._all: list[_Producer] = []
         self._places = asyncio.Semaphore(MOST_PRODUCERS)
         self._open: set[Transaction] = set()
-        self._is_stopping = False
+        self._is_stopping = self._is_closed = False
         self._idle = asyncio.Event()
         self.error: str | None = "connecting"  # why the last call failed; None: it has not
         self.trouble = asyncio.Event()  # a call has failed, or a producer is in doubt, since :meth:`mend`
@@ -143,6 +143,8 @@ class TransactionalProducers:
         """A producer of its own, for whoever gives it back."""
         await self._places.acquire()
         try:
+            if self._is_closed:
+                raise TransientBrokerError(f"the transactions of {self.prefix!r} have stopped")
             if not self._free:
                 producer = _Producer(
                     self._make(transactional_id=f"{self.prefix}-{self._own}-{len(self._all)}"), self.failed
@@ -178,6 +180,7 @@ class TransactionalProducers:
                     await self._idle.wait()
             except TimeoutError:
                 pass
+        self._is_closed = True
         producers, self._all, self._free = self._all, [], []
         for producer in producers:
             producer.is_sound = False  # who still has one hears that its transaction has failed
@@ -213,6 +216,8 @@ class Transaction:
         self._outboxes: dict[Sender, Outbox] = {}
         self._gathered: list[tuple[Sender, Outbound]] = []
         self._is_begun = False
+        self._has_failed = False  # what was gathered may have got lost: nothing of it may be committed
+        self._one_at_a_time = asyncio.Lock()  # several tasks may send in one block of an emitter's
         self._began_at = 0.0
         self._records = Counter[Sender]()
         self.at: TopicPartition | None = None  # where the record that was written last stands
@@ -242,9 +247,14 @@ class Transaction:
 
         RejectedRecordError, EncodeError: one of the records can never be.
         """
-        if not self._gathered:
-            return
-        client = (await self._begun()).client
+        async with self._one_at_a_time:
+            if self._gathered or self._has_failed:
+                producer = await self._begun()
+                self._has_failed = True  # until it has returned
+                await self._write_gathered(producer.client)
+                self._has_failed = False
+
+    async def _write_gathered(self, client: TransactionalProducer) -> None:
         gathered, self._gathered = self._gathered, []
         noted, lines = _Noted(), dict[Line, None]()
         for target, outbound in gathered:
@@ -287,7 +297,7 @@ class Transaction:
             producer.client.begin()
             self._is_begun = True
             self._began_at = self._producers.clock.monotonic()
-        elif not producer.is_sound:
+        elif self._has_failed or not producer.is_sound:
             raise TransientBrokerError(f"the transaction of {self._producers.prefix!r} has failed already")
         return producer
 
@@ -307,7 +317,7 @@ class Transaction:
 
     async def commit(self) -> None:
         """Commit all of it. OutcomeUnknownError: see :meth:`settle_doubt`."""
-        if not self._is_begun:
+        if not (self._is_begun or self._has_failed):
             return
         producer = await self._begun()
         try:

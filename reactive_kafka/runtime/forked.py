@@ -49,10 +49,5 @@ def _end(parent: int) -> None:
     os._exit(1)  # no cleanup: files, buffers and connections are the parent's
 
 
-def _in_child() -> None:
-    for run in _runs:
-        run()
-
-
 if hasattr(os, "register_at_fork"):  # elsewhere nothing forks
-    os.register_at_fork(after_in_child=_in_child)
+    os.register_at_fork(after_in_child=lambda: [run() for run in _runs])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from functools import wraps
 from typing import Any
 from weakref import WeakSet
@@ -31,15 +30,13 @@ def disconnect_child() -> None:
     Closing it here would do, but its number would soon be another file's. And the loop has the number in a selector
     that is shared, too: a child that took it out there would take it from its parent.
     """
-    nowhere = os.open(os.devnull, os.O_RDWR) if _connections else -1
+    nowhere = os.open(os.devnull, os.O_RDWR)
     for connection in list(_connections):
         writer = connection._writer
         socket = None if writer is None else writer.get_extra_info("socket")
-        with suppress(OSError):  # it has been closed
-            if socket is not None and socket.fileno() >= 0:
-                os.dup2(nowhere, socket.fileno(), inheritable=False)
-    if nowhere >= 0:
-        os.close(nowhere)
+        if socket is not None and socket.fileno() >= 0:  # else it has been closed
+            os.dup2(nowhere, socket.fileno(), inheritable=False)
+    os.close(nowhere)
 
 
 if hasattr(os, "register_at_fork"):
