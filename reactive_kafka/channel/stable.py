@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from reactive_kafka.observe.events import Observer, TransactionHangs
-from reactive_kafka.partitions.partition import Standstill
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
 
@@ -28,19 +27,21 @@ class StableOffsets:
     def found(self, held_up: Mapping[TopicPartition, tuple[int, int]], asked_at: float, now: float) -> None:
         """Note what a look that began at *asked_at* has found: partition -> last stable offset and end of its log."""
         for one in self._table:
-            before, (stable, end) = one.stands, held_up.get(one.id, (-1, -1))
-            since = before.since if before is not None and before.stable == stable else asked_at
-            one.stands = Standstill(stable, end, since, now - since >= HANGS_S) if one.id in held_up else None
-            if one.stands and one.stands.is_long and not (before and before.is_long and before.stable == stable):
-                hangs = TransactionHangs(channel=self._channel, partition=one.id, stable=stable, end=end)
-                self._observer.on(hangs)
+            (stood, _, since, was_told), one.stands = one.stands or (-1, -1, asked_at, False), None
+            if one.id in held_up:
+                stable, end = held_up[one.id]
+                since = since if stood == stable else asked_at
+                is_long = now - since >= HANGS_S
+                one.stands = (stable, end, since, is_long)
+                if is_long and not (was_told and stood == stable):
+                    self._observer.on(TransactionHangs(channel=self._channel, partition=one.id, stable=stable, end=end))
 
     def warnings(self, now: float) -> list[str]:
         """What stands still now, for people, the longest first."""
-        standing = sorted((one.stands.since, one.id, one.stands) for one in self._table if one.stands is not None)
+        found = [(one.stands[2], one.id, one.stands) for one in self._table if one.stands is not None]
         return [
-            f"the last stable offset of {name} has stood at {stands.stable} for {now - since:.0f} s, the end is "
-            f"{stands.end}: an open transaction"
-            for since, name, stands in standing
-            if stands.is_long
+            f"the last stable offset of {name} has stood at {at} for {now - since:.0f} s, the end is {end}: an open "
+            "transaction"
+            for _, name, (at, end, since, is_long) in sorted(found)
+            if is_long
         ]

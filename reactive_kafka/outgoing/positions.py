@@ -120,10 +120,10 @@ class Positions:
     async def end(self, transaction: Transaction, parts: list[Part]) -> None:
         """Write, send the positions, and commit; then settle the records. Raises as :meth:`run`."""
         try:
-            await transaction.put((self._of_letters, one.outbound) for part in parts for one in part.letters)
             await transaction.write()
+            await self._write_letters(transaction, [one for part in parts for one in part.letters])
             await self._join(transaction, parts)
-        except RejectedRecordError:
+        except (RejectedRecordError, TransactionAbortedError):
             raise
         except BrokerError as error:
             raise aborted(text_of(error)) from error
@@ -137,6 +137,23 @@ class Positions:
             raise aborted(text_of(error)) from error
         for part in parts:
             self._settle(part)
+
+    async def _write_letters(self, transaction: Transaction, letters: list[Letter]) -> None:
+        """Write letters apart from what a call has made, for a refused one is no failure of that.
+
+        Which one of several is refused is seen the next time, when each is written by itself.
+        """
+        together = [one for one in letters if not one.is_alone]
+        for run in (together, *([one] for one in letters if one.is_alone)):
+            try:
+                await transaction.put((self._of_letters, one.outbound) for one in run)
+                await transaction.write()
+            except RejectedRecordError as error:
+                for one in run:
+                    one.is_alone = True
+                if len(run) == 1 and not run[0].done.done():
+                    run[0].done.set_exception(error)
+                raise aborted(f"a dead letter was refused: {text_of(error)}") from error
 
     async def _join(self, transaction: Transaction, parts: list[Part]) -> None:
         """Have the positions take part, in the name of the members that read the partitions."""

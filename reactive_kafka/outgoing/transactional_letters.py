@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from reactive_kafka.backoff import Waits
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -69,12 +69,11 @@ class TransactionalLetters:
                     try:
                         await self._write_run(tracker, run)
                         waits, wait_s = Waits(BACKOFF), 0.0
-                    except RejectedRecordError as error:
-                        _refused(run, error)
-                        wait_s = 0.0
                     except BrokerError as error:
-                        self._aborted(error)
-                        wait_s = waits.next_s()  # readiness speaks of what is not written for some time
+                        wait_s = 0.0
+                        if not isinstance(error.__cause__, RejectedRecordError):  # which its own writer is told
+                            self._aborted(error)
+                            wait_s = waits.next_s()  # readiness speaks of what is not written for some time
             await asyncio.sleep(wait_s)
         if not self._letters.get(tracker):
             self._letters.pop(tracker, None)
@@ -97,11 +96,3 @@ class TransactionalLetters:
             await self._positions.end(transaction, [Part(tracker, [], run)])
         finally:
             await transaction.close()
-
-
-def _refused(run: Sequence[Letter], error: RejectedRecordError) -> None:
-    """The broker refuses a letter: of several, each is tried alone."""
-    for letter in run:
-        letter.is_alone = True
-    if len(run) == 1 and not run[0].done.done():
-        run[0].done.set_exception(error)

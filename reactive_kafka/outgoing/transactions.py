@@ -23,6 +23,7 @@ from reactive_kafka.errors import (
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.outgoing.outbox import Line, Outbound, Outbox, Partitioner, Receipt
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import is_set_within
 
 MOST_PRODUCERS = 16
 """Each has connections of its own: more transactions at a time wait for one of them."""
@@ -175,15 +176,12 @@ class TransactionalProducers:
         self._is_stopping = True
         if self._open:
             self._idle.clear()
-            try:
-                async with asyncio.timeout(within_s):
-                    await self._idle.wait()
-            except TimeoutError:
-                pass
+            await is_set_within(self._idle, within_s)
         self._is_closed = True
         producers, self._all, self._free = self._all, [], []
         for producer in producers:
             producer.is_sound = False  # who still has one hears that its transaction has failed
+        self._places.release()  # and so does who waits for one: each passes the place on
         await asyncio.gather(*(producer.client.stop() for producer in producers))
 
 

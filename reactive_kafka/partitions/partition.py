@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import NamedTuple
 
 from reactive_kafka.commit.metadata.pending import MetadataPolicy, OffsetMetadata, PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker, UnknownCommits
@@ -90,15 +89,6 @@ class Choice:
     void: str | None = None  # why what the group has says nothing: the topic was made anew, and is read from there
 
 
-class Standstill(NamedTuple):
-    """What is stable has been read, and the log goes on."""
-
-    stable: int  # the last stable offset
-    end: int
-    since: float
-    is_long: bool
-
-
 class Partition:
     """What one client knows of one of its partitions."""
 
@@ -131,7 +121,8 @@ class Partition:
         self.holds = False  # it may hold records that take room
         self.unreadable: Unreadable | None = None  # what of its log cannot be read now
         self.silent: tuple[str, float] | None = None  # why its leader does not answer, and since when
-        self.stands: Standstill | None = None  # an open transaction holds it up
+        # where an open transaction holds it up: the last stable offset, the log's end, since when, and whether for long
+        self.stands: tuple[int, int, float, bool] | None = None
         self.is_paused = False  # at the client
         self.left_out_in = -1  # the last round of polls that asked for nothing of it
         self.left_out_since = 0.0

@@ -7,10 +7,13 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import RejectedRecordError, TransactionAbortedError
+from reactive_kafka import Batch, Record, RejectedRecordError, TransactionAbortedError
+from reactive_kafka.observe.events import RecordDeadLettered
 from reactive_kafka.outgoing.transactions import GATHERED, MOST_PRODUCERS
-from tests.app.helpers import in_virtual_time, running
+from tests.app.helpers import Recorder, in_virtual_time, running, send, tp, until
 from tests.app.test_emitter_transactions import app_with, seen
+from tests.app.test_exactly_once import DEAD, position, values
+from tests.app.test_exactly_once import app_with as exactly_once
 
 
 @pytest.mark.parametrize("slow", [None, "claim", "send"])
@@ -82,3 +85,50 @@ async def test_a_block_that_outlives_the_application_sends_nothing_and_makes_no_
     with pytest.raises(TransactionAbortedError, match="have stopped"):
         await tx.__aexit__(None, None, None)
     assert (seen(test.broker), sorted(made)) == ([], sorted(stopped))
+
+
+@in_virtual_time
+async def test_a_block_that_waits_for_a_producer_hears_that_the_application_has_stopped() -> None:
+    app, going = app_with(), asyncio.Event()
+    emitter = app.emitter("invoices")
+
+    async def block() -> None:
+        async with emitter.transaction() as tx:
+            for _ in range(GATHERED):
+                await tx.send(b"x")
+            await going.wait()
+
+    async with running(app) as test:
+        blocks = [asyncio.ensure_future(block()) for _ in range(MOST_PRODUCERS + 2)]
+        await until(lambda: test.broker.end(tp(0, "invoices")) == MOST_PRODUCERS * GATHERED)
+        await asyncio.sleep(1)
+    waiting = [one for one in blocks if one.done()]
+    assert len(waiting) == 2
+    for one in waiting:
+        with pytest.raises(TransactionAbortedError, match="have stopped"):
+            await one
+    going.set()
+    for one in blocks[:MOST_PRODUCERS]:
+        with pytest.raises(TransactionAbortedError):
+            await one
+
+
+@in_virtual_time
+async def test_a_letter_that_the_broker_refuses_fails_no_record_of_the_batch_around_it() -> None:
+    recorder = Recorder()
+    app = exactly_once(recorder, batch_max_records=4, batch_max_wait="1s", failure_strategy="dead-letter-queue")
+    batches = list[list[int]]()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(batch: Batch[int]) -> list[Record]:
+        batches.append(batch.payloads)
+        return [Record(payload) for payload in batch.payloads]
+
+    async with running(app) as test:
+        test.broker.fail_next("send", RejectedRecordError("too large"), times=1, of=DEAD)
+        await send(test, b"1", b"bad", b"3", b"4")
+        await until(lambda: position(test.broker) == 4, 30)
+        assert values(test.broker, DEAD) == [b"bad"]
+        assert values(test.broker) == [b"1", b"3", b"4"]
+        assert [one.offset for one in recorder.of(RecordDeadLettered)] == [1]
