@@ -129,15 +129,14 @@ async def _kill(ground: Ground, draw: random.Random, kills: Counter[str], is_ove
     """Kill members of a group until it is over."""
     watch = Watch(ground)
     since = 0.0
-    while True:
-        if draw.random() >= AT_ONCE:
-            await until(partial(watch.all_worked_on_since, since), WORKS_S, "the group works", ground.tails)
-        await asyncio.sleep(draw.uniform(0, 1))
-        if is_over():
-            return
-        since = _kill_one(ground, draw, kills)
-        if not sum(kills.values()) % SHOWN_EVERY:
-            print(f"{time.strftime('%H:%M:%S')} {sum(kills.values())} kills", file=sys.stderr)
+    while not is_over() and not ground.failed:
+        with ground.told("the wait for the group"):
+            if draw.random() >= AT_ONCE:
+                await until(partial(watch.all_worked_on_since, since), WORKS_S, "the group works", ground.tails)
+            await asyncio.sleep(draw.uniform(0, 1))
+            since = _kill_one(ground, draw, kills)
+            if not sum(kills.values()) % SHOWN_EVERY:
+                print(f"{time.strftime('%H:%M:%S')} {sum(kills.values())} kills", file=sys.stderr)
 
 
 def _kill_one(ground: Ground, draw: random.Random, kills: Counter[str]) -> float:

@@ -162,7 +162,11 @@ async def _act(it: Play, plan: Plan) -> list[Done]:
             continue
         if not names:  # every act once in a round
             names = it.draw.sample(plan.acts, len(plan.acts))
-        acts.append(await play_act(it, names.pop(), watch.is_settled, RECOVERS_S))
+        name = names.pop()
+        with it.ground.told(name):
+            acts.append(await play_act(it, name, watch.is_settled, RECOVERS_S))
+        if it.ground.failed:  # the next one would be played on a group that is not well
+            break
         print(f"{time.strftime('%H:%M:%S')} {acts[-1].name}: {acts[-1].end - acts[-1].start:.1f} s", file=sys.stderr)
     return acts
 

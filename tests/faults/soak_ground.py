@@ -7,8 +7,8 @@ import json
 import signal
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from uuid import uuid4
@@ -87,6 +87,7 @@ class Ground:
     Attributes:
         bootstrap: Where load, observer and judge find the brokers.
         disruptions: What was done to processes, for the checker.
+        failed: What somebody has waited for in vain.
     """
 
     bootstrap: str
@@ -97,6 +98,7 @@ class Ground:
     session_s: float
     members: list[Member] = field(default_factory=list)
     disruptions: list[Disruption] = field(default_factory=list)
+    failed: list[Violation] = field(default_factory=list)
 
     @property
     def partitions(self) -> list[Partition]:
@@ -166,12 +168,21 @@ class Ground:
             await asyncio.sleep(0.2)
 
     async def stopped(self) -> None:
-        """Stop every member that runs."""
-        running = [member.life for member in self.members if member.life.exit_code is None]
-        for life in running:
-            life.send(signal.SIGTERM)
-        for life in running:
-            assert await life.exited(STOPPED_IN_S) == 0, life.tail()
+        """Stop every member; one that does not end in order has broken a promise."""
+        for life in self.running():
+            if life.exit_code is None:
+                life.send(signal.SIGTERM)
+        for life in self.running():
+            with self.told("the stop"):
+                assert await life.exited(STOPPED_IN_S) == 0, life.tail()
+
+    @contextmanager
+    def told(self, what: str) -> Iterator[None]:
+        """Keep what goes wrong in the block for the verdict: what hours have shown must not be lost with it."""
+        try:
+            yield
+        except AssertionError as error:
+            self.failed.append(Violation("I3", f"{what} at {time.strftime('%H:%M:%S')}: {error}"))
 
     async def judged(self) -> Verdict:
         """All that can be known of the run, and every promise that was broken."""
@@ -190,7 +201,7 @@ class Ground:
         )
         rules = Rules(ordered=True, releases=frozenset({"ok", "failed"}), duplicate_window_s=WINDOW_S)
         found = [*check(evidence, rules), *letters.unfaithful(log, dead, keeps_time=False)]
-        return Verdict(evidence, [*found, *too_many_repeated(evidence.events, MOST_REPEATED)], group)
+        return Verdict(evidence, [*self.failed, *found, *too_many_repeated(evidence.events, MOST_REPEATED)], group)
 
 
 @dataclass
