@@ -102,7 +102,6 @@ async def play(bootstrap: str, folder: Path, plan: Plan, server: Server) -> Outc
         grounds = []
         for number in range(plan.groups):
             into = folder / f"group{number}"
-            into.mkdir(parents=True)
             grounds.append(await stack.enter_async_context(staged(bootstrap, into, SESSION_S, replicas=1)))
 
         def is_over() -> bool:

@@ -48,7 +48,7 @@ GROWTHS: Mapping[str, Growth] = {
     "threads": Growth(2, 1),
     "descriptors": Growth(5, 2),
     "sockets": Growth(5, 2),
-    "tasks": Growth(5, 2),
+    "tasks": Growth(16, 2),  # a worker is made when it is needed first
 }
 MOST_MB = 100.0
 Series = Mapping[tuple[str, str], Sequence[Point]]
@@ -116,21 +116,37 @@ def too_big(samples: Iterable[Sample], most_mb: float = MOST_MB) -> Iterator[Vio
             yield Violation("I8", f"{process}: {size:.0f} MB, and {most_mb:.0f} may be")
 
 
-def loud(samples: Sequence[Sample], away: Iterable[Away], most_cpu: float, most_lines: float) -> Iterator[Violation]:
-    """I11: what cannot work neither spins nor floods its log: so much of a core, so many lines a second."""
+class Noise(NamedTuple):
+    """What a process did while something was away."""
+
+    name: str
+    process: str
+    seconds: float
+    cpu_s: float
+    lines: int
+
+
+def noises(samples: Sequence[Sample], away: Iterable[Away]) -> Iterator[Noise]:
+    """What each process did while something was away; nothing of one that was looked at less than twice."""
     for time in away:
-        within: dict[str, list[Sample]] = defaultdict(list)
-        for sample in samples:
-            if sample.process in time.processes and time.start <= sample.t <= time.end:
-                within[sample.process].append(sample)
-        for process, found in within.items():
-            first, last = found[0], found[-1]
-            took = last.t - first.t
-            if last.cpu_s - first.cpu_s > most_cpu * took:
-                yield Violation(
-                    "I11", f"{process}: {last.cpu_s - first.cpu_s:.1f} s of a core in {took:.1f} s of {time.name}"
-                )
-            if last.lines - first.lines > most_lines * took:
-                yield Violation("I11", f"{process}: {last.lines - first.lines} lines in {took:.1f} s of {time.name}")
-        for process in time.processes - within.keys():
-            yield Violation("I11", f"{process}: nothing is known of it during {time.name}")
+        for process in sorted(time.processes):
+            found = [it for it in samples if it.process == process and time.start <= it.t <= time.end]
+            if len(found) > 1:
+                first, last = found[0], found[-1]
+                yield Noise(time.name, process, last.t - first.t, last.cpu_s - first.cpu_s, last.lines - first.lines)
+
+
+def loud(samples: Sequence[Sample], away: Sequence[Away], most_cpu: float, most_lines: float) -> Iterator[Violation]:
+    """I11: what cannot work neither spins nor floods its log: so much of a core, so many lines a second."""
+    heard = list(noises(samples, away))
+    for one in heard:
+        if one.cpu_s > most_cpu * one.seconds:
+            text = f"{one.process}: {one.cpu_s:.1f} s of a core in {one.seconds:.1f} s of {one.name}"
+            yield Violation("I11", text)
+        if one.lines > most_lines * one.seconds:
+            yield Violation("I11", f"{one.process}: {one.lines:.0f} lines in {one.seconds:.1f} s of {one.name}")
+    known = {(one.name, one.process) for one in heard}
+    for time in away:
+        for process in sorted(time.processes):
+            if (time.name, process) not in known:
+                yield Violation("I11", f"{process}: nothing is known of it during {time.name}")

@@ -23,7 +23,20 @@ from tests.faults.checker import Violation, duplicates
 from tests.faults.figures import parser, told, until_told
 from tests.faults.owners import commits_of_strangers, disturbed, rebalances
 from tests.faults.sampler import Sampler
-from tests.faults.slopes import GROWTHS, HOUR_S, Growth, Sample, Series, growing, loud, series, slope, too_big
+from tests.faults.slopes import (
+    GROWTHS,
+    HOUR_S,
+    Away,
+    Growth,
+    Sample,
+    Series,
+    growing,
+    loud,
+    noises,
+    series,
+    slope,
+    too_big,
+)
 from tests.faults.soak_acts import ACTS, Done, Play, play_act
 from tests.faults.soak_ground import Verdict, Watch, staged
 from tests.faults.tap import CommitTap
@@ -59,11 +72,12 @@ class Outcome:
     samples: list[Sample]
     used: Series
     window: tuple[float, float]
+    away: list[Away]
     violations: list[Violation]
 
     def summary(self) -> dict[str, Any]:
         """The figures."""
-        evidence = self.verdict.evidence
+        evidence, heard = self.verdict.evidence, list(noises(self.samples, self.away))
         return {
             "minutes": round(self.took_s / 60, 1),
             "seed": self.plan.seed,
@@ -80,6 +94,8 @@ class Outcome:
             "at the end": self._last(),
             "an hour more, by the second half": self._hourly(),
             "biggest process, MB": round(max(sample.memory_mb for sample in self.samples)),
+            "cut off, share of a core, most": round(max((one.cpu_s / one.seconds for one in heard), default=0), 3),
+            "cut off, log lines a second, most": round(max((one.lines / one.seconds for one in heard), default=0), 2),
             "log lines a minute": round(self._lines() / self.took_s * 60, 1),
             "broken promises": len(self.violations),
             "played": [act._asdict() for act in self.acts],
@@ -138,6 +154,7 @@ async def play(cluster: ProxiedCluster, folder: Path, plan: Plan) -> Outcome:
         samples=sampler.samples,
         used=used,
         window=window,
+        away=it.away,
         violations=[
             *verdict.violations,
             *commits_of_strangers(verdict.group, tap.asked),

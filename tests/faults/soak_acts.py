@@ -21,7 +21,7 @@ from tests.faults.wire import NODES, Bite, ProxiedCluster, coordinator_of
 from tests.harness.proxy import Proxy
 
 IN_SYNC_S = 60.0
-AWAKE_S = SLOW_S + 0.3  # until a process that was frozen has ended what it was at, and knows that it is alone
+AWAKE_S = SLOW_S + 2.5  # until a process that was frozen gets a core, ends what it was at, and knows what it has lost
 
 
 class Done(NamedTuple):

@@ -135,6 +135,7 @@ class Ground:
     def member(self, name: str, bootstrap: str, launch: Launch = started_afresh) -> Member:
         """A member that finds the brokers there, not started yet."""
         port = free_port()
+        self.folder.mkdir(parents=True, exist_ok=True)
         made = Member(name, self.folder, self.config(name, port, bootstrap), port, SERVICE, launch=launch)
         self.members.append(made)
         return made

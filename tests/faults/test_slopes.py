@@ -78,7 +78,7 @@ def test_a_process_that_floods_its_log_while_something_is_away_is_found() -> Non
     talks = samples(lines=3600 * 2)
     assert list(loud(talks, away("a.1"), most_cpu=0.4, most_lines=3)) == []
     (violation,) = loud(talks, away("a.1"), most_cpu=0.4, most_lines=1)
-    assert str(violation) == "I11: a.1: 1200.0 lines in 600.0 s of a cut"
+    assert str(violation) == "I11: a.1: 1200 lines in 600.0 s of a cut"
     before = [sample._replace(lines=0 if sample.t < 1300 else 9000) for sample in samples()]
     assert list(loud(before, away("a.1"), most_cpu=0.4, most_lines=1)) == []
 
