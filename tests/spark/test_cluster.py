@@ -235,3 +235,21 @@ async def test_a_master_that_is_restarted_costs_a_new_session_and_nothing_else(c
         await cluster.all_registered()
         await soon(lambda: engine.ready and engine.driver_pid != driver, 120)
         assert await count(engine) == 10
+
+
+async def test_a_master_that_is_away_at_the_start_is_named_by_readiness_until_it_comes(cluster: SparkCluster) -> None:
+    """Row I3 of the faults."""
+    cluster.master.kill()
+    assert cluster.master.pid is None
+    engine = SparkEngine(settings_for(cluster))
+    await engine.start()
+    try:
+        missing = f"Spark did not start: no master can be reached at {cluster.url}: Connection refused"
+        await soon(lambda: engine.reason == missing, 10)
+        assert not engine.ready
+        await cluster.start_master()
+        await cluster.all_registered()
+        await soon(lambda: engine.ready, 120)
+        assert await count(engine) == 10
+    finally:
+        await engine.stop()

@@ -7,6 +7,7 @@ from reactive_kafka.config.secrets import Secret
 from reactive_kafka.spark.session.conf import (
     driver_environment,
     local_cores,
+    masters_in,
     properties_text,
     secret_names,
     session_conf,
@@ -52,6 +53,22 @@ def test_a_cluster_elsewhere_can_reach_the_driver() -> None:
 def test_shuffles_have_as_many_partitions_as_the_session_has_cores(master: str, cores: int) -> None:
     assert local_cores(master, 8) == cores
     assert session_conf(SparkSettings(master=master), 8)["spark.sql.shuffle.partitions"] == str(cores)
+
+
+@pytest.mark.parametrize(
+    ("master", "hosts"),
+    [
+        ("spark://a:7077", [("a", 7077)]),
+        ("spark://a:7077,10.0.0.2:7078", [("a", 7077), ("10.0.0.2", 7078)]),
+        ("spark://[::1]:7077", [("::1", 7077)]),
+        ("spark://a", []),
+        ("local[2]", []),
+        ("k8s://https://a:443", []),
+        ("yarn", []),
+    ],
+)
+def test_the_masters_of_a_standalone_cluster_are_read_out_of_its_url(master: str, hosts: list[tuple[str, int]]) -> None:
+    assert masters_in(master) == hosts
 
 
 def test_python_workers_are_this_interpreter_and_find_the_same_modules() -> None:

@@ -194,11 +194,34 @@ def test_a_launcher_that_refuses_is_asked_again_seldom_though_a_cluster_that_is_
         "from reactive_kafka.config.schema import SparkSettings\n"
         "from reactive_kafka.spark.session.classic import ClassicMaker\n"
         "from reactive_kafka.spark.session.driver import check_classic\n"
+        "import socket\n"
         "conf = {'spark.driver.memory': '1k'}\n"
-        "maker = ClassicMaker(SparkSettings(master='spark://127.0.0.1:1', conf=conf), check_classic())\n"
+        "listening = socket.create_server(('127.0.0.1', 0))\n"
+        "master = 'spark://127.0.0.1:%d' % listening.getsockname()[1]\n"
+        "maker = ClassicMaker(SparkSettings(master=master, conf=conf), check_classic())\n"
         "try: maker.open()\n"
         "except Exception as error: print(type(error).__name__, error); print(maker.longest_retry_s)\n"
     )
     reason, longest_retry_s = run(code)
     assert reason.startswith("OffloadError Error occurred during initialization of VM / ")
     assert longest_retry_s == "60.0"
+
+
+@pytest.mark.spark
+def test_a_master_that_is_away_is_named_from_the_start_and_no_driver_is_launched_for_it() -> None:
+    """Row I3 of the faults."""
+    code = CHILDREN + (
+        "import socket\n"
+        "with socket.create_server(('127.0.0.1', 0)) as once:\n"
+        "    master = 'spark://127.0.0.1:%d' % once.getsockname()[1]\n"
+        "async def main():\n"
+        "    engine = SparkEngine(SparkSettings(master=master))\n"
+        "    await engine.start()\n"
+        "    while engine.reason == 'Spark is starting': await asyncio.sleep(0.01)\n"
+        "    print(engine.ready, engine.driver_pid, children()); print(engine.reason); print(master)\n"
+        "    await engine.stop()\n"
+        "asyncio.run(main())"
+    )
+    state, reason, master = run(code)
+    assert state == "False None [b'ps']"
+    assert reason == f"Spark did not start: no master can be reached at {master}: Connection refused"

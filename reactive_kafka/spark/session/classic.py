@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from reactive_kafka.config.schema import SparkSettings
-from reactive_kafka.config.secrets import masked
+from reactive_kafka.config.secrets import masked, revealed
 from reactive_kafka.errors import OffloadError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import ColumnRecord, record_batch
@@ -28,6 +28,7 @@ from reactive_kafka.spark.session.driver import (
     home_for_spark,
     submit_arguments,
 )
+from reactive_kafka.spark.session.masters import reach_master
 
 logger = logging.getLogger("reactive_kafka.spark")
 T = TypeVar("T")
@@ -183,6 +184,9 @@ class ClassicMaker:
             logger.warning("a Spark session exists already: it is used as it is, and [spark] has no effect on it")
             process = getattr(SparkContext._gateway, "proc", None)
             return DriverSession(SparkSession.builder.getOrCreate(), process, owned=False)
+        if SparkContext._gateway is None:
+            self.longest_retry_s = CLUSTER_RETRY_S
+            reach_master(str(revealed(self._settings.master)), str(masked("", self._settings.master)))
         with home_for_spark(self._java) as home:
             needed = driver_environment(
                 self._settings, os.environ, java_home=str(home), python=sys.executable, path=self._path

@@ -94,6 +94,13 @@ def on_this_machine(master: str) -> bool:
     return master.startswith(("local", "spark://127.0.0.1:", "spark://localhost:"))
 
 
+def masters_in(master: str) -> list[tuple[str, int]]:
+    """Host and port of each master of a standalone cluster (``spark://a:7077,b:7077``); none in any other URL."""
+    hosts = master.removeprefix("spark://").split(",") if master.startswith("spark://") else []
+    found = [one.rpartition(":") for one in hosts]
+    return [(host.strip("[]"), int(port)) for host, _, port in found if host and port.isdecimal()]
+
+
 def local_cores(master: str, cores: int) -> int:
     """How many tasks a ``local``, ``local[N]`` or ``local[*]`` master runs at once."""
     if match := re.match(r"local\[(\d+)", master):
