@@ -293,10 +293,20 @@ class TestOnAServer:
         finally:
             connected.server.process.thaw()
 
-    async def test_a_property_that_only_a_servers_start_can_set_is_named(self, connected: Connected) -> None:
-        maker = ConnectMaker(SparkSettings(remote=connected.server.remote, conf={"spark.executor.memory": "1g"}))
-        with pytest.raises(OffloadError, match=r"\[spark.conf\] 'spark.executor.memory' is for the server's own start"):
-            await asyncio.to_thread(maker.open)
+    async def test_properties_that_only_a_servers_start_can_set_are_left_out_and_named_once(
+        self, connected: Connected, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        static = {"spark.executor.memory": "1g", "spark.sql.warehouse.dir": "/data", "spark.jars": "/a.jar"}
+        conf = {**static, "spark.sql.shuffle.partitions": 7}
+        maker = ConnectMaker(SparkSettings(remote=connected.server.remote, conf=conf))
+        for _ in range(2):
+            session = await asyncio.to_thread(maker.open)
+            assert await asyncio.to_thread(session.spark.conf.get, "spark.sql.shuffle.partitions") == "7"
+            await asyncio.to_thread(session.stop)
+            session.end()
+        (line,) = [one.getMessage() for one in caplog.records if "[spark.conf]" in one.getMessage()]
+        names = "'spark.executor.memory', 'spark.sql.warehouse.dir', 'spark.jars'"
+        assert line == f"[spark.conf] {names}: only the start of a Spark Connect server can set this; it is left out"
         assert "SPARK_CONNECT_MODE_ENABLED" in os.environ  # for the engine, which still needs it
 
     async def test_another_version_of_spark_is_named_by_readiness(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -26,6 +27,8 @@ from reactive_kafka.spark.session.connect_session import (
     said,
 )
 from reactive_kafka.spark.session.debug_lines import hide
+
+logger = logging.getLogger("reactive_kafka.spark")
 
 OPEN_LIMIT_S = 20.0
 KILL_MARGIN_S = 3.0  # beyond spark.python.task.killTimeout: executors look for killed tasks every 2 s
@@ -76,6 +79,7 @@ class ConnectMaker:
     def __init__(self, settings: SparkSettings) -> None:
         self._settings = settings
         self._opening: Any = None  # the client of an open() that is under way
+        self._left_out: list[str] = []  # properties that the last session was opened without
         self._left: dict[str, str | None] = {}  # id of a session that was left behind -> the server's own id
 
     def open(self) -> ConnectSession:
@@ -98,7 +102,7 @@ class ConnectMaker:
                     raise OffloadError(trouble)
                 conf, secrets = self._settings.conf, secret_names(self._settings)
                 hide((*secrets, *(spelled(conf[name]) for name in secrets if name in conf)))
-                _configure(spark, self._settings.conf)
+                self._tell_left_out(_configure(spark, self._settings.conf))
                 kill_timeout_s = seconds(str(spark.conf.get("spark.python.task.killTimeout", "2s")))
                 self._end_what_was_left(remote, kill_timeout_s + KILL_MARGIN_S)
         except Exception as error:
@@ -113,6 +117,14 @@ class ConnectMaker:
     def abort(self) -> None:
         if (client := self._opening) is not None:  # open() may end meanwhile
             close(client)
+
+    def _tell_left_out(self, names: list[str]) -> None:
+        if names and names != self._left_out:  # not again for each session
+            logger.warning(
+                "[spark.conf] %s: only the start of a Spark Connect server can set this; it is left out",
+                ", ".join(map(repr, names)),
+            )
+        self._left_out = names
 
     def _end_what_was_left(self, remote: str, settle_s: float) -> None:
         """End the jobs of lost sessions: the server would go on with them for minutes."""
@@ -162,11 +174,14 @@ def _client_of(remote: str, session_id: str, observed: str | None) -> Any:
     return client
 
 
-def _configure(spark: Any, conf: Mapping[str, Any]) -> None:
+def _configure(spark: Any, conf: Mapping[str, Any]) -> list[str]:
+    """Set the properties of a session; the names of those that its server does not let a session set."""
+    refused = []
     for name, value in {"spark.sql.session.timeZone": "UTC", **conf}.items():
         try:
             spark.conf.set(name, spelled(value))
         except Exception as error:
-            if "CANNOT_MODIFY" in str(error):
-                raise OffloadError(f"[spark.conf] {name!r} is for the server's own start: remove it here") from error
-            raise
+            if "CANNOT_MODIFY" not in str(error):  # of its driver, its executors, or fixed for all sessions
+                raise
+            refused.append(name)
+    return refused
