@@ -147,15 +147,17 @@ class NoEndError(TimeoutError):
 
 
 async def outcome_of(
-    work: Callable[[], Awaitable[object]], name: str, within_s: float | None, context: Context | None = None
-) -> BaseException | None:
+    work: Callable[[], Awaitable[object]], name: str, within_s: float | None,
+    context: Context | None = None, cleanup_s: float = CLEANED_UP_S,
+) -> BaseException | None:  # fmt: skip
     """Run what may be anybody's in a task of its own, and return what it raised; None: it came to its end.
 
     Whatever it does to its task (cancels it, asks the process to end) stays in there. It runs in *context*, and may
     change it; None: a copy of the caller's.
 
     Returns:
-        NoEndError where it has not ended *within_s*: it is cancelled once, and left alone when it ignores that.
+        NoEndError where it has not ended *within_s*: it is cancelled once, and left alone where it has not come to its
+        end *cleanup_s* later.
 
     Cancellation:
         It is cancelled, too, once, and gets the same time for its cleanup.
@@ -177,9 +179,9 @@ async def outcome_of(
         if not task.done():
             if is_late or not task.cancelling():  # else the loop ends, and a second one would cut off its cleanup
                 task.cancel()
-            await asyncio.wait([task], timeout=CLEANED_UP_S)
-    if is_late:
-        return NoEndError(f"no end within {within_s:g} s")
+            await asyncio.wait([task], timeout=cleanup_s)
+    if is_late and within_s is not None:
+        return NoEndError(f"no end within {round(within_s, 2):g} s")
     # By itself, in its last step: there was no wait any more to raise in.
     return asyncio.CancelledError() if task.cancelled() else task.result()
 

@@ -19,6 +19,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.committer import Committer
+from reactive_kafka.partitions.deadlines import without_group
 from reactive_kafka.partitions.engine import CommitEngine
 from reactive_kafka.partitions.fetcher import Fetcher
 from reactive_kafka.partitions.lifeline import Lifeline
@@ -249,7 +250,7 @@ class ChannelClients(list[ChannelConsumer]):
 
     async def release(self, deadline: float) -> None:
         """Run the hooks, wait for what is still unsettled until *deadline*, and commit."""
-        await each(*(client.assignment.release(deadline, during="stop") for client in self))
+        await each(*(client.assignment.release(without_group(deadline), during="stop") for client in self))
 
     async def close(self) -> None:
         """Leave the groups, and refuse every verdict that comes later."""

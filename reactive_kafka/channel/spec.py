@@ -21,7 +21,7 @@ from reactive_kafka.failure.headers import delay_of
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.transactions import TransactionalProducers
-from reactive_kafka.partitions.assignment import Hooks
+from reactive_kafka.partitions.hooks import Hooks
 from reactive_kafka.partitions.parts import AssignmentFacts, CommitFacts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Tasks

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import chain
 
 from reactive_kafka.config.collect import BROKEN, View
@@ -18,11 +19,38 @@ Contradictions = Iterator[tuple[Sequence[str], str]]
 COMMITS = ("commit_strategy", "enable_auto_commit")
 _GROUP_MS = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 3_000, "rebalance_timeout_ms": 60_000}
 """What the seam to Kafka sets unless the configuration says otherwise."""
+LAST_COMMIT_S = 5.0
+"""How long the last commit of an assignment is tried."""
+COPIED_S = 5.0
+"""How long what goes to Kafka besides (by ``enable_auto_commit``, of a checkpoint store) may take after that."""
 SASL = ("sasl_mechanism", "sasl_plain_username", "sasl_plain_password", "sasl_oauth_token_provider")
 TLS = (
     *("ssl_cafile", "ssl_capath", "ssl_cadata", "ssl_certfile", "ssl_keyfile", "ssl_password"),
     "ssl_check_hostname",
 )
+
+
+@dataclass(frozen=True, slots=True)
+class GroupTimes:
+    """What a member has told its group, in seconds."""
+
+    heartbeat_s: float  # a member learns that it has to let go with its next heartbeat
+    session_s: float
+    rebalance_s: float  # how long the group waits for a member to join again, before it goes on without it
+
+    @classmethod
+    def of(cls, given: Callable[[str], object]) -> GroupTimes:
+        """*given* tells what the configuration says of a property, or None."""
+        heartbeat, session, rebalance = (
+            float(str(given(name) or _GROUP_MS[name])) / 1000
+            for name in ("heartbeat_interval_ms", "session_timeout_ms", "rebalance_timeout_ms")
+        )
+        return cls(heartbeat, session, rebalance)
+
+    @property
+    def join_s(self) -> float:
+        """How long before the group goes on the request to join has to be on its way."""
+        return min(1.0, self.rebalance_s / 10)
 
 
 def check(
@@ -174,16 +202,32 @@ def _is_loopback_address(host: str) -> bool:
 
 
 def _group_times(view: View) -> Contradictions:
-    heartbeat, session, rebalance = (
-        int(view[name] or _GROUP_MS[name])
-        for name in ("heartbeat_interval_ms", "session_timeout_ms", "rebalance_timeout_ms")
-    )
-    if heartbeat >= session:
-        kept = f"a heartbeat every {heartbeat} ms cannot keep up a session of {session} ms"
+    times = GroupTimes.of(view.__getitem__)
+    if times.heartbeat_s >= times.session_s:
+        session = f"a session of {times.session_s * 1000:.0f} ms"
+        kept = f"a heartbeat every {times.heartbeat_s * 1000:.0f} ms cannot keep up {session}"
         yield ("heartbeat_interval_ms", "session_timeout_ms"), f"{kept}; a third of it is usual"
-    if view["revoke_grace"] * 1000 >= rebalance:
-        waits = f"the group waits {rebalance} ms for a revocation"
+    if view["revoke_grace"] >= times.rebalance_s:
+        grace = f"revoke_grace alone is {view['revoke_grace']:g} s"
+        waits = f"the group waits {times.rebalance_s * 1000:.0f} ms for a revocation, and {grace}"
         yield ("revoke_grace", "rebalance_timeout_ms"), f"{waits}; raise rebalance.timeout.ms above revoke_grace"
+
+
+def revocations(view: View) -> Contradictions:
+    """Times that do not fit into the group's patience."""
+    # No error: the grace may be the default, and a revocation that has too little time is cut short.
+    times = GroupTimes.of(view.__getitem__)
+    waits = "drain_timeout" if view.is_spark and view["drain_timeout"] > view["revoke_grace"] else "revoke_grace"
+    steps = {"heartbeat_interval_ms": times.heartbeat_s, waits: view[waits], "the last commit": LAST_COMMIT_S}
+    if view["enable_auto_commit"] or view.commit_strategy == "checkpoint":
+        steps["what is committed to Kafka besides"] = COPIED_S
+    steps["the join"] = times.join_s
+    needed_s = sum(steps.values())
+    if view["revoke_grace"] < times.rebalance_s < needed_s:  # else that is an error
+        parts = " + ".join(f"{name} ({takes_s:g} s)" for name, takes_s in steps.items())
+        why = f"too little time for a revocation: {parts} = {needed_s:g} s, and the group waits rebalance_timeout_ms "
+        remedy = f"({times.rebalance_s:g} s), so handlers get less; raise rebalance.timeout.ms, or lower {waits}"
+        yield (waits, "rebalance_timeout_ms", "heartbeat_interval_ms"), why + remedy
 
 
 def _idempotence(view: View) -> Contradictions:

@@ -1,4 +1,4 @@
-"""Settings that have no effect beside the others. Pure.
+"""Settings that have no effect beside the others, or not all of it. Pure.
 
 They are told, and no error: environments switch a strategy by a variable, and its table stays in the file. A default in
 ``[kafka]`` need not fit all channels: of tables only the channel's own are told.
@@ -6,7 +6,7 @@ They are told, and no error: environments switch a strategy by a variable, and i
 
 from __future__ import annotations
 
-from reactive_kafka.config.checks import COMMITS, SASL, TLS, Contradictions, inside
+from reactive_kafka.config.checks import COMMITS, SASL, TLS, Contradictions, inside, revocations
 from reactive_kafka.config.collect import View
 
 NEED_COMMITS = ("dead-letter-queue", "pause-partition")
@@ -52,4 +52,4 @@ def _of_security(view: View) -> Contradictions:
 
 
 UNUSED_BY_CLIENTS = (_of_security,)
-UNUSED_BY_INCOMING = (_of_commits, _of_poison, _of_order, *UNUSED_BY_CLIENTS)
+UNUSED_BY_INCOMING = (_of_commits, _of_poison, _of_order, revocations, *UNUSED_BY_CLIENTS)

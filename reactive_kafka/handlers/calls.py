@@ -17,7 +17,7 @@ from anyio import CapacityLimiter, to_thread
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.signature import name_and_place, positional_of
-from reactive_kafka.partitions.assignment import Hooks, RevokedHook
+from reactive_kafka.partitions.hooks import Hooks, RevokedHook
 from reactive_kafka.tasks import outcome_of, told_of
 
 Hook = Callable[..., Any]

@@ -7,44 +7,28 @@ go on meanwhile. An eager client (aiokafka's) revokes everything in every rebala
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from functools import partial
 from math import inf
 from typing import Literal
 
-from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, Rebalanced, SettledNotStored
+from reactive_kafka.config.checks import GroupTimes
+from reactive_kafka.observe.events import HandlerAbandoned, Rebalanced, RevocationCut, SettledNotStored
+from reactive_kafka.partitions import deadlines as granted
 from reactive_kafka.partitions.committer import Committer
+from reactive_kafka.partitions.deadlines import Deadlines, LastAssignment, Slot
+from reactive_kafka.partitions.hooks import HookRunner, Hooks
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Partition, PartitionState
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import is_set_within, outcome_of, told_of
+from reactive_kafka.tasks import NoEndError, is_set_within, outcome_of
 
 CUT_OFF_S = 10.0
 """How long a stop that is to wait for nothing waits for jobs that it has cancelled, or ``drain_timeout`` if less."""
 
-COMMIT_DEADLINE_S = 5.0
-"""How long the last commit of an assignment is tried."""
-
 During = Literal["revocation", "stop"]
-
-
-HOOK_DEADLINE_S = 30.0
-"""How long a hook of a rebalance may take: half of the time after which the group goes on without this member."""
-
-PartitionHook = Callable[[frozenset[TopicPartition]], Awaitable[None]]
-RevokedHook = Callable[[frozenset[TopicPartition], bool], Awaitable[None]]
-"""Also told whether the partitions are lost: they are another's by now, and nothing can be committed for them."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """The application's hooks of one channel, each already awaitable."""
-
-    on_assigned: tuple[PartitionHook, ...] = ()  # before reading begins
-    on_revoked: tuple[RevokedHook, ...] = ()  # while the partitions are still ours, unless they are lost
 
 
 class Assignment:
@@ -67,9 +51,12 @@ class Assignment:
         self._committer = committer
         self._clock = parts.clock
         self._hooks = hooks
+        self._runner = HookRunner(parts.settings.name, parts.clock, parts.observer)
         self._exit = exit  # a hook asked the process to end
         self._joined = joined  # called when an assignment has come
         self._changed = asyncio.Event()
+        self._times = GroupTimes.of(parts.settings.client.get)
+        self._last = LastAssignment()
         self._draining_since: float | None = None
         self._releasing = asyncio.Lock()
         self._is_over = False  # let go for good: what is assigned until the client has left is not read
@@ -77,12 +64,16 @@ class Assignment:
         self.has_joined = False
 
     async def on_revoked(self, partitions: frozenset[TopicPartition]) -> None:
-        """Let the work in these partitions finish within ``revoke_grace``, commit, and let them go."""
+        """Let the work in these partitions finish within ``revoke_grace``, commit, and let go in time for the join."""
         if not partitions:
             return
-        deadline = self._clock.monotonic() + self._settings.revoke_grace_s
-        await self.drain(deadline, partitions)
-        await self.release(deadline, partitions, during="revocation")
+        settings, now = self._settings, self._clock.monotonic()
+        deadlines = granted.of_revocation(
+            self._times, settings.revoke_grace_s, now, self._last, hooks=len(self._hooks.on_revoked),
+            commits_twice=settings.enable_auto_commit or settings.commit_strategy == "checkpoint",
+        )  # fmt: skip
+        await self.drain(min(deadlines.grace, deadlines.drain_end), partitions, most=deadlines.drain_end)
+        await self.release(deadlines, partitions, during="revocation")
         self._tell("lost" if self._is_lost() else "revoked", partitions)
 
     async def lose(self, leave: Callable[[], Awaitable[None]]) -> None:
@@ -94,7 +85,7 @@ class Assignment:
         self._is_leaving = True
         try:
             await self.drain(now)
-            await self.release(now, during="revocation", is_lost=True)
+            await self.release(granted.without_group(now), during="revocation", is_lost=True)
             if partitions:
                 self._tell("lost", partitions)
             await leave()
@@ -108,6 +99,7 @@ class Assignment:
 
     async def on_assigned(self, partitions: frozenset[TopicPartition], generation: int) -> None:
         """Go on in the partitions that are retained, start the other ones afresh."""
+        self._last.began = self._clock.monotonic()
         if self._is_over or self._is_leaving:
             return
         if not self._owned.is_ending:  # a stop goes on waiting, also through an incremental assignment
@@ -125,6 +117,7 @@ class Assignment:
             await self._starts.find()  # what is retained commits already: hooks may wait for verdicts on its records
         await self._open(added, partitions)
         await self._starts.find()
+        self._last.ended = self._clock.monotonic()
 
     async def _open(self, added: Mapping[Partition, int], partitions: frozenset[TopicPartition]) -> None:
         """Run the hooks of an assignment, unless all of it was taken away meanwhile; then its partitions may start."""
@@ -132,8 +125,10 @@ class Assignment:
             return
         for one, at in added.items():
             one.has_hooks = one.assignment == at
-        for hook in self._hooks.on_assigned:
-            self._exit_if_asked(await self._run_hook("on_assigned", partial(hook, partitions)))
+        now = self._clock.monotonic()
+        deadlines = granted.of_assignment(self._times, self._settings.revoke_grace_s, now)
+        calls = [partial(hook, partitions) for hook in self._hooks.on_assigned]
+        self._exit_if_asked(await self._runner.run("on_assigned", calls, deadlines))
         for one, at in added.items():
             if one.assignment == at:
                 self._owned.table.move(one, "open")
@@ -149,7 +144,12 @@ class Assignment:
         self._parts.workers.suspended()
 
     async def drain(
-        self, deadline: float, partitions: Collection[TopicPartition] | None = None, *, to_the_end: bool = False
+        self,
+        deadline: float,
+        partitions: Collection[TopicPartition] | None = None,
+        *,
+        most: float = inf,  # jobs, too, are not waited for any longer
+        to_the_end: bool = False,
     ) -> None:
         """Take nothing new of these partitions (None: of any), and wait for the handlers that run, until *deadline*.
 
@@ -166,7 +166,7 @@ class Assignment:
         # A job elsewhere is cancelled when the grace of a revocation is over, but a stop keeps a part of its own time
         # for that: so what is waited for first ends earlier than the whole, and cancelling has the rest.
         now = self._clock.monotonic()
-        whole_s = max(deadline - now, min(self._settings.drain_timeout_s, CUT_OFF_S if to_the_end else inf))
+        whole_s = max(deadline - now, min(self._settings.drain_timeout_s, CUT_OFF_S if to_the_end else most - now))
         ends = min(deadline, now + whole_s - self._parts.workers.reserve_s(whole_s))
         if await self._until(are_over, ends):
             return
@@ -179,45 +179,56 @@ class Assignment:
 
     async def release(
         self,
-        deadline: float,
+        deadlines: Deadlines,
         partitions: Collection[TopicPartition] | None = None,
         *,
         during: During,
         is_lost: bool = False,  # the client is of no use any more, and the partitions go with it
     ) -> None:
         """Run the hooks, give what is still unsettled the rest of the time, commit, and stop committing."""
-        raised: list[BaseException | None] = []
+        raised: list[BaseException] = []
         async with self._releasing:  # a stop may come while a revocation is at it
             hooked = frozenset(one.id for one in self._owned.named(partitions) if one.has_hooks)
             for one in self._owned.named(hooked):
                 one.has_hooks = False
             if hooked:
                 is_lost = is_lost or self._is_lost()
-                for hook in self._hooks.on_revoked:
-                    raised.append(await self._run_hook("on_revoked", partial(hook, hooked, is_lost)))
+                calls = [partial(hook, hooked, is_lost) for hook in self._hooks.on_revoked]
+                raised = await self._runner.run("on_revoked", calls, deadlines)
+            records = unstored = 0
             if any(one.live is not None for one in self._owned.named(partitions)):
-                await self._until(lambda: self._owned.are_settled(partitions), deadline)
-                self._count_abandoned(partitions, during)
-                if not await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S, partitions):
-                    self._tell_unstored(partitions, during)
+                rest_end = min(deadlines.grace, deadlines.commit_at)
+                await self._until(lambda: self._owned.are_settled(partitions), rest_end)
+                records = self._count_abandoned(partitions, during)
+                slot = deadlines.commit(self._clock.monotonic())
+                if not await self._flush(slot, partitions):
+                    unstored = self._tell_unstored(partitions, during, slot)
+            hooks = sum(isinstance(error, NoEndError) for error in raised)
+            if deadlines.is_short and (hooks or records or unstored):  # one line for all that had no time to end
+                name, waits_s = self._settings.name, self._times.rebalance_s
+                cut = RevocationCut(channel=name, waits_s=waits_s, hooks=hooks, records=records, unstored=unstored)
+                self._parts.observer.on(cut)
             self._owned.revoke(partitions)
             if not self._owned.table.trackers:
                 self._committer.engine.end_request()
             self._is_over = self._is_over or during == "stop"
-        self._exit_if_asked(*raised)  # the process has committed and let go before it ends
+        self._exit_if_asked(raised)  # the process has committed and let go before it ends
 
-    async def _run_hook(self, kind: str, hook: Callable[[], Awaitable[None]]) -> BaseException | None:
-        """What a hook raises is told and returned, and the rebalance goes on; only who cancels that ends it."""
-        # What a hook does to its task (cancels it, awaits one that was cancelled) can only be told from the end of the
-        # rebalance itself if it has a task of its own. What it raises is that task's result, because asyncio passes a
-        # task's SystemExit on to the loop.
-        channel = self._settings.name
-        error = await outcome_of(hook, f"{kind} of {channel}", HOOK_DEADLINE_S)
-        if error is not None:
-            self._parts.observer.on(HookFailed(channel=channel, hook=kind, reason=told_of(error), error=error))
-        return error
+    async def _flush(self, slot: Slot, partitions: Collection[TopicPartition] | None) -> bool:
+        """Make the last commit; False if something is not stored."""
+        # In a task of its own: the end of what is cancelled for being late may take longer (a transaction is aborted).
+        is_stored = False
 
-    def _exit_if_asked(self, *errors: BaseException | None) -> None:
+        async def flush() -> None:
+            nonlocal is_stored
+            is_stored = await self._committer.flush(self._clock.monotonic() + slot.run_s, partitions)
+
+        error = await outcome_of(flush, f"last commit of {self._settings.name}", slot.run_s, cleanup_s=slot.cleanup_s)
+        if error is not None and not isinstance(error, NoEndError):
+            raise error
+        return is_stored
+
+    def _exit_if_asked(self, errors: Iterable[BaseException]) -> None:
         for error in errors:
             if isinstance(error, SystemExit | KeyboardInterrupt):
                 self._exit(error)
@@ -238,7 +249,7 @@ class Assignment:
                 return holds()
         return True
 
-    def _count_abandoned(self, partitions: Collection[TopicPartition] | None, during: During) -> None:
+    def _count_abandoned(self, partitions: Collection[TopicPartition] | None, during: During) -> int:
         self._parts.history.abandoned += self._owned.running(partitions)
         if left := self._owned.in_flight(partitions):
             now = self._clock.monotonic()
@@ -246,8 +257,9 @@ class Assignment:
             self._parts.observer.on(
                 HandlerAbandoned(channel=self._settings.name, during=during, records=left, waited_s=waited_s)
             )
+        return left
 
-    def _tell_unstored(self, partitions: Collection[TopicPartition] | None, during: During) -> None:
+    def _tell_unstored(self, partitions: Collection[TopicPartition] | None, during: During, slot: Slot) -> int:
         left = self._committer.engine.unstored(one for one in self._owned.named(partitions) if one.live is not None)
         if left and self._committer.is_owner:  # else another owner has them, which is told by itself
             self._parts.observer.on(
@@ -256,9 +268,10 @@ class Assignment:
                     during=during,
                     partitions=frozenset(left),
                     records=sum(left.values()),
-                    reason=self._committer.failing or f"no answer within {COMMIT_DEADLINE_S:g} s",
+                    reason=self._committer.failing or f"no answer within {round(slot.run_s, 2):g} s",
                 )
             )
+        return len(left)
 
     def _is_lost(self) -> bool:
         """Whether the partitions have been taken already: the broker has refused a commit, or put this client out."""

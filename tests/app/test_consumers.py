@@ -12,7 +12,7 @@ from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.channel.spec import roles
 from reactive_kafka.commit.strategy import Throttled
 from reactive_kafka.observe.events import ChannelStateChanged, ConsumersIdle
-from reactive_kafka.partitions.assignment import Hooks
+from reactive_kafka.partitions.hooks import Hooks
 from reactive_kafka.partitions.partition import PartitionState
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import (

@@ -16,7 +16,6 @@ from reactive_kafka.testing import TestApp
 from tests.app.helpers import (
     facts,
     in_virtual_time,
-    inside,
     make_app,
     make_broker,
     rebalanced,
@@ -195,13 +194,12 @@ async def test_straight_back_what_was_acked_between_counts_with_its_string() -> 
 
     async with running(app) as test:
         await taken(test, kept)
-        left = next(iter(inside(app).session.clients)).table
-        generation = test.broker.generation("billing")
+        asking = test.broker.hold("committed")
         test.broker.rebalance("billing")
-        await until(lambda: not left.trackers and left.all_trackers())
+        await asking.arrived()
         answers.append(kept[2].ack(metadata="between"))
         assert not answers[0].done()
-        await until(lambda: test.broker.generation("billing") > generation, 60)
+        asking.release()
         assert await answers[0]
         await until(lambda: stored(test) == Committed(0, "between"))
 

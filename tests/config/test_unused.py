@@ -59,6 +59,20 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
             "sasl.username = 'u': has no effect: security.protocol is PLAINTEXT, which has no SASL",
         ),
         (outgoing(**SASL, security_protocol="SSL"), "security.protocol is SSL, which has no SASL"),
+        (
+            incoming(revoke_grace="55s"),
+            "revoke_grace = '55s': too little time for a revocation: heartbeat_interval_ms (3 s) + revoke_grace (55 s) "
+            "+ the last commit (5 s) + the join (1 s) = 64 s, and the group waits rebalance_timeout_ms (60 s), so "
+            "handlers get less; raise rebalance.timeout.ms, or lower revoke_grace",
+        ),
+        (incoming(rebalance_timeout_ms=10_000), "rebalance_timeout_ms = 10000: too little time for a revocation: "),
+        (incoming(**{"rebalance.timeout.ms": 13_999}), "+ revoke_grace (5 s) + the last commit (5 s) + the join (1 s)"),
+        (incoming(heartbeat_interval_ms=50_000, session_timeout_ms=60_000), "heartbeat_interval_ms (50 s) + "),
+        (
+            incoming(enable_auto_commit=True, rebalance_timeout_ms=16_000),
+            "+ what is committed to Kafka besides (5 s) + the join (1 s) = 19 s",
+        ),
+        (incoming(spark={}, drain_timeout="52s"), "+ drain_timeout (52 s) + the last commit (5 s) + "),
         (outgoing(ssl_capath="/etc/ssl", security_protocol="PLAINTEXT"), "is PLAINTEXT, which has no TLS"),
     ],
 )
@@ -88,6 +102,20 @@ checkpoint = { store = "sqlite:///offsets.db" }
     ]
     channel = loaded(file, switched).incoming["orders"]
     assert (channel.dead_letter_queue, channel.checkpoint) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        incoming(),
+        incoming(rebalance_timeout_ms=14_000),
+        incoming(revoke_grace="51s"),
+        incoming(rebalance_timeout_ms=6_000, revoke_grace="200ms", heartbeat_interval_ms=100),
+        incoming(drain_timeout="10m"),
+    ],
+)
+def test_what_a_revocation_has_time_for_is_not_told(tables: dict[str, Any]) -> None:
+    assert unused(tables) == []
 
 
 def test_kept_acks_that_nothing_would_store_are_not_kept() -> None:

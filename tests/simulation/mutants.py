@@ -202,9 +202,9 @@ MUTANTS = (
     Mutant("the strategy of a nack is not counted", NACKS, "nacked[strategy] = nacked.get(strategy, 0) + 1",
            "nacked[strategy] = nacked.get(strategy, 0)"),
     # rebalances
-    Mutant("handlers are not waited for", ASSIGNMENT, "        await self.drain(deadline, partitions)\n", ""),
+    Mutant("handlers are not waited for", ASSIGNMENT, "        await self.drain(min(deadlines.grace, deadlines.drain_end), partitions, most=deadlines.drain_end)\n", ""),
     Mutant("a revocation commits nothing", ASSIGNMENT,
-           "if not await self._committer.flush(self._clock.monotonic() + COMMIT_DEADLINE_S, partitions):", "if False:"),
+           "if not await self._flush(slot, partitions):", "if False:"),
     Mutant("a revocation keeps its trackers", ASSIGNMENT, "            self._owned.revoke(partitions)\n", ""),
     Mutant("what drains still gives out records", OWNED,
            "            if one.lane is not None:\n                one.lane.change(\"suspend\")\n", "            pass\n"),

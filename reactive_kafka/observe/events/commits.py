@@ -34,6 +34,21 @@ class SettledNotStored(Problem):
         return f"{self.during}: {settled}, {again}: {self.reason}"
 
 
+@event(level="warning")
+class RevocationCut(ChannelEvent):
+    """A revocation had less time than its steps may take, for the group would have gone on without this member."""
+
+    waits_s: float  # how long the group waits: ``rebalance.timeout.ms``
+    hooks: int  # cancelled
+    records: int  # unsettled
+    unstored: int  # partitions whose settled positions were not stored
+
+    def text(self) -> str:
+        left = {"on_revoked hook": self.hooks, "unsettled record": self.records, "uncommitted partition": self.unstored}
+        told = ", ".join(count_of(number, what) for what, number in left.items() if number)
+        return f"revocation cut short, for the group waits {self.waits_s:g} s: left {told}; raise rebalance.timeout.ms"
+
+
 @event("{partition}: kept acks are dropped, their records will be handled again: {reason}", level="warning")
 class KeptAcksDropped(PartitionEvent):
     reason: str
