@@ -15,6 +15,7 @@ from reactive_kafka.channel.signals import ChannelSignals, ClientSignals
 from reactive_kafka.channel.spec import Role
 from reactive_kafka.commit.metadata.pending import MetadataPolicy, PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.commit.uncommitted import UncommittedBound
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.partitions.assignment import Assignment
@@ -28,7 +29,6 @@ from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.table import PartitionTable
-from reactive_kafka.partitions.uncommitted import UncommittedBound
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.tasks import each
 from reactive_kafka.verdicts.hook import NoHook

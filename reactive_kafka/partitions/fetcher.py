@@ -9,6 +9,7 @@ from typing import Any
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
 from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.commit.uncommitted import UncommittedBound
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.partitions import budget
 from reactive_kafka.partitions.budget import Asked, Pace, Valves
@@ -19,7 +20,6 @@ from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.read_failures import ReadFailures
 from reactive_kafka.partitions.starting import tell_acks_dropped
 from reactive_kafka.partitions.table import PartitionTable
-from reactive_kafka.partitions.uncommitted import UncommittedBound
 from reactive_kafka.records import TopicPartition
 
 

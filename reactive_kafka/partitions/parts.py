@@ -8,13 +8,13 @@ from dataclasses import dataclass, field
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
+from reactive_kafka.commit.incarnations import Incarnations
 from reactive_kafka.commit.metadata.user import MetadataLimit
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import DurationHistogram
-from reactive_kafka.partitions.incarnations import Incarnations
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger

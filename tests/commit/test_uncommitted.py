@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.strategy import Latest, Progress, Throttled
-from reactive_kafka.partitions.uncommitted import TELL_AFTER_S, UncommittedBound
+from reactive_kafka.commit.uncommitted import TELL_AFTER_S, UncommittedBound
 
 IN_FLIGHT = 10
 """Most records that one poll of the model brings, and most that are open."""

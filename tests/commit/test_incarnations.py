@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.partitions.incarnations import Incarnations
+from reactive_kafka.commit.incarnations import Incarnations
 from reactive_kafka.records import TopicPartition
 
 ORDERS = TopicPartition("orders", 0)
