@@ -65,6 +65,7 @@ class Connection:
         self._observer = parts.observer
         self._consumer: Consumer | None = None
         self._away_since: float | None = None
+        self._is_refused = False  # a broker answers, and does not let us read
         self._is_closed = False
         self.reach = Reach(settings.name, starts.table, parts.observer, tells_topics=name == settings.name)
         self.stable = StableOffsets(settings.name, starts.table, parts.observer)
@@ -89,6 +90,7 @@ class Connection:
                 return
             self._use(consumer)
             waits.reset()
+            self._is_refused = False
             self._is_back()
             await self._poll_and_check(consumer)
             if self._consumer is consumer and not self._is_over():
@@ -141,14 +143,22 @@ class Connection:
     async def _poll(self, consumer: Consumer) -> None:
         """Poll until the channel ends or the client breaks. It is polled while draining too: a member must be."""
         while self._consumer is consumer:
-            if self._away_since is not None and self._clock.monotonic() - self._away_since > REBUILD_AFTER_S:
+            if (
+                not self._is_refused
+                and self._away_since is not None
+                and self._clock.monotonic() - self._away_since > REBUILD_AFTER_S
+            ):
                 return
             try:
                 await self._poll_once(consumer)
+                if self._is_refused:
+                    self._is_refused = False
+                    self._is_back()
             except FatalBrokerError as error:
                 if isinstance(error, FencedError):
                     self._signals.fail(error)
                 else:
+                    self._is_refused = True
                     self._is_away(str(error))
                 await asyncio.sleep(BACKOFF.first_s)
             except BrokerError as error:
@@ -158,6 +168,10 @@ class Connection:
             except Exception as error:  # a bug, of ours or of the client: it stops this channel, and no other
                 self._signals.fail(error)
                 await asyncio.sleep(BACKOFF.first_s)
+
+    def _is_lost(self) -> bool:
+        is_away = self._away_since is not None and not self._is_refused
+        return is_away and self._clock.monotonic() - (self._away_since or 0.0) > REBUILD_AFTER_S
 
     async def _poll_once(self, consumer: Consumer) -> None:
         if not self._starts.are_done:
@@ -182,7 +196,8 @@ class Connection:
             except BrokerError as error:
                 self._is_away(str(error))
                 continue
-            self._is_back()
+            if not self._is_refused:
+                self._is_back()
             try:
                 sight = await consumer.look(self._starts.table.ours)
                 now = self._clock.monotonic()

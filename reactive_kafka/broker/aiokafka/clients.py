@@ -1,7 +1,7 @@
 """aiokafka's consumer behind the seam: as a member or a static assignment, and as an inspector, who stays outside.
 
 The rooms next to it use private attributes of aiokafka (the package caps its version): what it fetched, its
-coordinator, and one request built by hand. docs/internals.md names each trap, H1 to H20, and the test that shows it.
+coordinator, and one request built by hand. docs/internals.md names each trap, H1 to H21, and the test that shows it.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class AiokafkaInspector(Questions):
         except TimeoutError as error:
             raise OutcomeUnknownError(f"{doing}: no answer within {ASK_DEADLINE_S:g} s") from error
         except NO_ANSWER as error:
-            raise OutcomeUnknownError(f"{doing}: {type(error).__name__}: {error}") from error
+            raise OutcomeUnknownError(f"{doing}: {error}") from error
         except HAS_MEMBERS as error:
             raise TransientBrokerError(members_share(group_id)) from error
         except kafka_errors.OffsetMetadataTooLargeError as error:

@@ -203,7 +203,7 @@ async def _answer(coordinator: Any, request: Any, what: str) -> Any:
     except TimeoutError as error:
         raise OutcomeUnknownError(f"{what}: no answer within {CALL_DEADLINE_S:g} s") from error
     except kafka_errors.KafkaError as error:
-        raise OutcomeUnknownError(f"{what}: {type(error).__name__}: {error}") from error
+        raise OutcomeUnknownError(f"{what}: {error}") from error
 
 
 async def committed(

@@ -13,7 +13,7 @@ from aiokafka.protocol.admin import DescribeGroupsRequest
 
 from reactive_kafka.broker.aiokafka.asking import Questions
 from reactive_kafka.broker.aiokafka.closing import cancel
-from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, translate
+from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, translate, within
 from reactive_kafka.broker.client import STATIC_GENERATION, RebalanceListener
 from reactive_kafka.errors import FencedError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
@@ -192,6 +192,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             if task is not None and task.done():
                 cause = None if task.cancelled() else task.exception()
                 raise TransientBrokerError(f"the client has stopped working: {cause!r}") from cause
+        await self._beat_again(coordinator)
         try:
             coordinator.check_errors()
         except kafka_errors.KafkaError as error:
@@ -200,6 +201,25 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             if self._is_fenced:
                 raise FencedError(_fenced(self._instance_id)) from error
             raise translate(error) from error
+
+    async def _beat_again(self, coordinator: Any) -> None:
+        """Go on with heartbeats that have ended with an error; raise that for as long as the broker answers with it.
+
+        The client's heartbeats end with the first one that is refused, because the right to read the group was
+        withdrawn, and never begin again: it tells of that error for ever (H21).
+        """
+        ended = getattr(coordinator, "_heartbeat_task", None)
+        if ended is None or not ended.done() or ended.cancelled() or ended.exception() is None:
+            return
+
+        async def beat() -> None:
+            await coordinator.ensure_coordinator_known()
+            await coordinator._do_heartbeat()  # thrown out, it is told to join again
+
+        await within(CALL_DEADLINE_S, beat(), "sending a heartbeat")
+        coordinator._pending_exception = None  # the old error
+        coordinator._heartbeat_task = None
+        coordinator._start_heartbeat_task()
 
     async def _is_taken(self) -> bool:
         """Whether the group has another member of our name; False where nobody can tell in time."""

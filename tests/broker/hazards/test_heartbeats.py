@@ -1,0 +1,62 @@
+"""H21: heartbeats end for good with the first one that is refused."""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiokafka
+import pytest
+from aiokafka.errors import GroupAuthorizationFailedError
+
+from tests.broker.hazards.applications import running
+from tests.broker.hazards.faults import Rig, until
+from tests.broker.hazards.naive import consuming
+from tests.broker.hazards.test_codes import NOT_ALLOWED, counting, produce
+
+HEARTBEAT = 12
+CODE, NAME = NOT_ALLOWED
+
+
+async def test_h21_naive_consumer_raises_the_same_error_for_ever(rig: Rig, group: str) -> None:
+    topic = await rig.create_topic(1)
+    settings = {"group_id": group, "heartbeat_interval_ms": 100, "session_timeout_ms": 6000}
+    async with consuming(rig.bootstrap_servers, topic, **settings) as consumer:
+        await until(consumer.assignment, "it has its partition")
+        rig.broker.answer_with(HEARTBEAT, CODE, times=1)
+        await is_raised(consumer)
+        asked = counting(rig)
+        for _ in range(5):
+            await is_raised(consumer)
+        assert asked[HEARTBEAT] == 0
+
+
+async def is_raised(consumer: aiokafka.AIOKafkaConsumer) -> None:
+    """Poll until it raises that heartbeats are refused."""
+    with pytest.raises(GroupAuthorizationFailedError):
+        async with asyncio.timeout(20):
+            while True:
+                await consumer.getmany(timeout_ms=50)
+
+
+async def test_h21_a_member_whose_heartbeats_were_refused_goes_on_with_them(rig: Rig, group: str) -> None:
+    """Row J8 of the faults."""
+    topic = await rig.create_topic(1)
+    async with running(rig.bootstrap_servers, topic, group, {"session_timeout_ms": 6000}) as diary:
+        await diary.until_assigned(1)
+        rig.broker.answer_with(HEARTBEAT, CODE, times=10_000)
+        seen: list[str] = []
+
+        def is_told() -> bool:
+            seen.append(str(diary.app.health().ready.to_json()))
+            return sum(NAME in one for one in seen) > 300
+
+        await until(is_told, "readiness names it")  # for some seconds
+        first = next(at for at, one in enumerate(seen) if NAME in one)
+        assert all(NAME in one for one in seen[first:])  # without a break
+        rig.broker.heal(HEARTBEAT)
+        asked = counting(rig)
+        await produce(rig, topic, b"1", b"2")
+        await until(lambda: diary.committed() == {0: 2}, "it goes on by itself")
+        await until(lambda: asked[HEARTBEAT] > 3, "there are heartbeats")
+        await until(lambda: diary.app.health().status == "UP", "it is well")
+        assert diary.handled == [b"1", b"2"]
