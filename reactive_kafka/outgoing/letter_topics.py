@@ -138,6 +138,7 @@ class TargetTopics:
         except BrokerError as error:
             there = (await inspector.topics()).get(target.topic)  # somebody else may have been faster
             if not there:
-                target.problem = f"the {target.kind} {target.topic!r} does not exist and was not created: {error}"
+                why = "does not exist, or the right to see it is missing, and it was not created"
+                target.problem = f"the {target.kind} {target.topic!r} {why}: {error}"
             return len(there or ())
         return wanted

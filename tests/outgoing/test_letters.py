@@ -206,7 +206,8 @@ async def test_a_topic_that_cannot_be_created_is_named_until_it_is_there() -> No
     async with running(broker, delayed_retry=None, failure_strategy="dead-letter-queue") as it:
         await until(lambda: it.failures.not_ready)
         assert it.failures.not_ready == (
-            f"the dead-letter topic {DEAD!r} does not exist and was not created: not allowed to create",
+            f"the dead-letter topic {DEAD!r} does not exist, or the right to see it is missing, "
+            "and it was not created: not allowed to create",
         )
         writing = asyncio.create_task(it.failures.write(PLAIN))
         await asyncio.sleep(60)

@@ -58,6 +58,14 @@ FATAL = (
     kafka_errors.InconsistentGroupProtocolError,
     kafka_errors.InvalidSessionTimeoutError,
 )
+RIGHTS = {
+    kafka_errors.TopicAuthorizationFailedError: "a right on the topic is missing (READ, or WRITE for what is written)",
+    kafka_errors.GroupAuthorizationFailedError: "the right READ on the group is missing",
+    kafka_errors.ClusterAuthorizationFailedError: (
+        "the right WRITE on a topic is missing, or IDEMPOTENT_WRITE on the cluster"
+    ),
+    kafka_errors.TransactionalIdAuthorizationFailed: "the right WRITE on the transactional id is missing",
+}
 REJECTED = (
     kafka_errors.MessageSizeTooLargeError,
     kafka_errors.RecordListTooLargeError,
@@ -115,6 +123,8 @@ for _name in (
 def translate(error: BaseException) -> BrokerError:
     """The error of ours that says who must act; raise it ``from`` the client's."""
     text = str(error) if isinstance(error, kafka_errors.KafkaError) else describe(error)  # its own begin with the class
+    if (missing := RIGHTS.get(type(error))) is not None:
+        text = f"{text}: {missing}"
     ours = ((NOT_OWNER, NotOwnerError), (FATAL, FatalBrokerError), (REJECTED, RejectedRecordError))
     return next((kind for theirs, kind in ours if isinstance(error, theirs)), TransientBrokerError)(text)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import json
 import os
@@ -85,8 +86,9 @@ class Guarded:
         return {"ssl_certfile": str(self.folder / f"{name}.crt"), "ssl_keyfile": str(self.folder / f"{name}.key")}
 
     def create_topics(self, *prefixes: str) -> list[str]:
-        """New topics with one partition each; their names begin with the prefixes."""
-        names = [f"{prefix}-{uuid.uuid4().hex[:8]}" for prefix in prefixes]
+        """New topics with one partition each; their names begin with the prefixes, and end alike."""
+        end = uuid.uuid4().hex[:8]
+        names = [f"{prefix}-{end}" for prefix in prefixes]
         _done(self._admin.create_topics([NewTopic(name, 1, 1) for name in names]))
         return names
 
@@ -126,7 +128,7 @@ class Guarded:
 
 
 Right = tuple[str, str, str]
-"""An operation, a kind of resource and its name: ``("READ", "TOPIC", "orders")``."""
+"""An operation, a kind of resource and how its name begins: ``("READ", "TOPIC", "orders")``."""
 
 
 def _binding(kind: Any, user: str, right: Right) -> Any:
@@ -134,7 +136,7 @@ def _binding(kind: Any, user: str, right: Right) -> Any:
     return kind(
         ResourceType[resource],
         name,
-        ResourcePatternType.LITERAL,
+        ResourcePatternType.LITERAL if resource == "BROKER" else ResourcePatternType.PREFIXED,
         f"User:{user}",
         "*",
         AclOperation[operation],
@@ -154,11 +156,17 @@ class Tokens:
         self.user = user
         self.lives_s = lives_s
         self.asked = 0
+        self.error: Exception | None = None  # raised instead
+        self.may_answer = asyncio.Event()
+        self.may_answer.set()
 
     async def token(self) -> str:
         """A token of the user's, new each time."""
         self.asked += 1
-        now = time.time()
+        await self.may_answer.wait()
+        if self.error is not None:
+            raise self.error
+        now = time.time() - 5.0  # the broker's clock is another one
         claims = {"sub": self.user, "iat": now, "exp": now + self.lives_s}
         return ".".join([*(_base64(part) for part in ({"alg": "none"}, claims)), ""])
 

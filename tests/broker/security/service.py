@@ -10,6 +10,7 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from reactive_kafka import App
+from reactive_kafka.broker.client import inspecting
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.observe.events import Event, Rebalanced
 from reactive_kafka.records import TopicPartition as OurPartition
@@ -28,8 +29,10 @@ class Service:
         kafka: Mapping[str, Any],
         topics: list[str] | None = None,
         channel: Mapping[str, Any] | None = None,
+        transactional: bool = False,
     ) -> None:
-        self.topic, self.letters = topics or guarded.create_topics("orders", "letters")
+        self.topics = topics or guarded.create_topics("orders", "letters", "results")
+        self.topic, self.letters, self.results = self.topics
         self.group = f"group-{self.topic[-8:]}"
         self.handled: list[bytes] = []
         self.events: list[Event] = []
@@ -45,14 +48,19 @@ class Service:
             **QUICKLY,
             **(channel or {}),
         }
-        self.app = App({"kafka": dict(kafka), "incoming": {"orders": settings}, "http": {"enabled": False}})
+        config = {"kafka": dict(kafka), "incoming": {"orders": settings}, "http": {"enabled": False}}
+        if transactional:
+            config["outgoing"] = {"results": {"topic": self.results, "transactional_id": self.group}}
+        self.app = App(config)
         self.app.observe(self)
 
-        @self.app.incoming("orders")
-        async def handle(order: bytes) -> None:
+        async def handle(order: bytes) -> bytes | None:
             self.handled.append(order)
             if order.startswith(b"bad"):
                 raise ValueError(order.decode())
+            return order if transactional else None
+
+        self.app.incoming("orders")(self.app.outgoing("results")(handle) if transactional else handle)
 
     def on(self, event: Event) -> None:
         """Keep an event."""
@@ -109,22 +117,35 @@ class Service:
     async def committed(self) -> int | None:
         """The group's position."""
         partition = OurPartition(self.topic, 0)
-        inspector = KafkaConnector(self._open).inspector(properties={})
-        await inspector.start()
-        try:
+        async with inspecting(KafkaConnector(self._open), {}) as inspector:
             found = (await inspector.committed(self.group, [partition])).get(partition)
-        finally:
-            await inspector.stop()
         return None if found is None else found.offset
+
+    async def until_put_out(self, within_s: float = 20.0) -> None:
+        """Wait until the group has no member."""
+        async with inspecting(KafkaConnector(self._open), {}) as inspector, asyncio.timeout(within_s):
+            while (await inspector.describe_group(self.group)).members:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
 
     async def dead_letters(self) -> list[bytes | None]:
         """The payloads of all dead letters."""
-        partition = TopicPartition(self.letters, 0)
-        consumer = AIOKafkaConsumer(bootstrap_servers=self._open, auto_offset_reset="earliest")
-        async with consumer:
+        return await self._values(self.letters)
+
+    async def written(self) -> list[bytes | None]:
+        """What its transactions have committed."""
+        return await self._values(self.results)
+
+    async def _values(self, topic: str) -> list[bytes | None]:
+        partition = TopicPartition(topic, 0)
+        settings = {"auto_offset_reset": "earliest", "isolation_level": "read_committed"}
+        async with AIOKafkaConsumer(bootstrap_servers=self._open, **settings) as consumer:
             consumer.assign([partition])
             end = (await consumer.end_offsets([partition]))[partition]
-            return [(await consumer.getone()).value for _ in range(end)]
+            found: list[bytes | None] = []
+            while await consumer.position(partition) < end:
+                for records in (await consumer.getmany(partition, timeout_ms=200)).values():
+                    found += [record.value for record in records]
+            return found
 
 
 @asynccontextmanager

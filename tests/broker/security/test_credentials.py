@@ -232,5 +232,5 @@ async def test_what_is_wrong_in_the_configuration_is_named_and_another_start_doe
     settings, right = wrong(guarded)
     async with serving(guarded, settings) as service:
         await is_refused(service, *words)
-    async with serving(guarded, right, topics=[service.topic, service.letters]) as again:
+    async with serving(guarded, right, topics=service.topics) as again:
         await works(again)

@@ -1,0 +1,178 @@
+"""Each right that is missing is named, with what it is missing on; granted later, it goes on, and nothing is lost."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.broker.security.guarded import Guarded, Right
+from tests.broker.security.service import Service
+
+pytestmark = pytest.mark.kafka
+
+USER = "dave"
+READ_ORDERS, SEE_ORDERS = ("READ", "TOPIC", "orders"), ("DESCRIBE", "TOPIC", "orders")
+JOIN, SEE_GROUP = ("READ", "GROUP", "group"), ("DESCRIBE", "GROUP", "group")
+WRITE_LETTERS, SEE_LETTERS = ("WRITE", "TOPIC", "letters"), ("DESCRIBE", "TOPIC", "letters")
+WRITE_RESULTS, SEE_RESULTS = ("WRITE", "TOPIC", "results"), ("DESCRIBE", "TOPIC", "results")
+TRANSACT = ("WRITE", "TRANSACTIONAL_ID", "group")
+IDEMPOTENT = ("IDEMPOTENT_WRITE", "BROKER", "kafka-cluster")
+NEEDED = {READ_ORDERS, JOIN, WRITE_LETTERS}
+NEEDED_BY_TRANSACTIONS = {*NEEDED, WRITE_RESULTS, TRANSACT}
+
+
+class Rights:
+    """The user's rights on what a service uses."""
+
+    def __init__(self, guarded: Guarded, service: Service) -> None:
+        self._guarded = guarded
+        self._names = {
+            "orders": service.topic,
+            "letters": service.letters,
+            "results": service.results,
+            "group": service.group,
+        }
+        self._given: set[Right] = set()
+
+    def grant(self, *rights: Right) -> None:
+        """Give rights; the names in them are the service's."""
+        self._guarded.grant(USER, list(map(self._here, rights)))
+        self._given.update(rights)
+
+    def withdraw(self, *rights: Right) -> None:
+        """Take rights back."""
+        self._guarded.withdraw(USER, list(map(self._here, rights)))
+        self._given.difference_update(rights)
+
+    def close(self) -> None:
+        """Take all of them back."""
+        self.withdraw(*self._given)
+
+    def _here(self, right: Right) -> Right:
+        operation, resource, name = right
+        return operation, resource, self._names.get(name, name)
+
+
+@contextmanager
+def denied(guarded: Guarded, rights: set[Right], **more: object) -> Iterator[tuple[Service, Rights]]:
+    """A service of a user with these rights alone, not started yet."""
+    service = Service(guarded, guarded.way("PLAIN", user=USER), **more)  # type: ignore[arg-type]
+    given = Rights(guarded, service)
+    given.grant(*rights)
+    try:
+        yield service, given
+    finally:
+        given.close()
+
+
+NO_READ = "the topic 'orders-{}' may not be read: the right to describe and read it is missing"
+NO_FETCH = "TopicAuthorizationFailedError: orders-{}: a right on the topic is missing (READ"
+NO_GROUP = "GroupAuthorizationFailedError: group-{}: the right READ on the group is missing"
+NO_LETTERS = "the dead-letter topic 'letters-{}' does not exist, or the right to see it is missing"
+NO_WRITE = "nothing can be written to 'letters-{}' for "
+NO_IDEMPOTENCE = "ClusterAuthorizationFailedError: the right WRITE on a topic is missing, or IDEMPOTENT_WRITE on the"
+NO_PRODUCE = "TopicAuthorizationFailedError: letters-{}: a right on the topic is missing (READ, or WRITE for"
+
+
+@pytest.mark.parametrize(
+    ("missing", "instead", "words"),
+    [
+        pytest.param(READ_ORDERS, (), (NO_READ,), id="topic"),
+        pytest.param(READ_ORDERS, (SEE_ORDERS,), (NO_FETCH,), id="topic-read"),
+        pytest.param(JOIN, (), (NO_GROUP,), id="group"),
+        pytest.param(JOIN, (SEE_GROUP,), (NO_GROUP,), id="group-read"),
+        pytest.param(WRITE_LETTERS, (), (NO_LETTERS, NO_WRITE, NO_IDEMPOTENCE), id="letters"),
+        pytest.param(WRITE_LETTERS, (SEE_LETTERS,), (NO_WRITE, NO_IDEMPOTENCE), id="letters-idempotent"),
+        pytest.param(WRITE_LETTERS, (SEE_LETTERS, IDEMPOTENT), (NO_WRITE, NO_PRODUCE), id="letters-write"),
+    ],
+)
+async def test_a_right_that_is_missing_is_named_and_may_be_granted_later(
+    guarded: Guarded, missing: Right, instead: tuple[Right, ...], words: tuple[str, ...]
+) -> None:
+    """Row J8 of the faults."""
+    with denied(guarded, NEEDED - {missing} | set(instead)) as (service, rights):
+        await service.send(b"1", b"bad 2", b"3")
+        async with service.app:
+            await service.until_named(*(word.format(service.topic[-8:]) for word in words))
+            assert await service.committed() in (None, 1)  # nothing that needs a dead letter is passed over
+            rights.grant(missing)
+            await service.until_committed(3)
+            assert service.handled == [b"1", b"bad 2", b"3"]
+            assert await service.dead_letters() == [b"bad 2"]
+            await service.until_ready()
+
+
+@pytest.mark.parametrize(
+    ("missing", "words", "repeats"),
+    [
+        pytest.param(READ_ORDERS, (NO_READ,), True, id="topic"),  # its partition is taken away
+        pytest.param(JOIN, (NO_GROUP,), False, id="group"),
+        pytest.param(WRITE_LETTERS, (NO_WRITE, NO_IDEMPOTENCE), False, id="letters"),
+    ],
+)
+async def test_a_right_that_is_withdrawn_while_it_runs_stops_nothing_for_good(
+    guarded: Guarded, missing: Right, words: tuple[str, ...], repeats: bool
+) -> None:
+    """Row J8 of the faults."""
+    with denied(guarded, NEEDED) as (service, rights):
+        async with service.app:
+            await service.send(b"1", b"bad 2", b"3")
+            await service.until_committed(3)
+            rights.withdraw(missing)
+            await service.send(b"4", b"bad 5", b"6")
+            await service.until_named(*(word.format(service.topic[-8:]) for word in words))
+            assert (await service.committed() or 0) < 6
+            rights.grant(missing)
+            await service.until_committed(6)
+            await service.until_ready()
+            assert set(service.handled) == {b"1", b"bad 2", b"3", b"4", b"bad 5", b"6"}
+            assert set(await service.dead_letters()) == {b"bad 2", b"bad 5"}
+            if not repeats:
+                assert set(Counter(service.handled).values()) == {1}
+                assert (service.assignments, len(await service.dead_letters())) == (1, 2)
+
+
+async def test_a_member_that_was_put_out_while_it_had_no_right_joins_again(guarded: Guarded) -> None:
+    """Row J8 of the faults."""
+    with denied(guarded, NEEDED, channel={"session_timeout_ms": 1500}) as (service, rights):
+        async with service.app:
+            await service.send(b"1", b"bad 2", b"3")
+            await service.until_committed(3)
+            rights.withdraw(JOIN)
+            await service.until_named(NO_GROUP.format(service.topic[-8:]))
+            await service.until_put_out()
+            await service.until_named(NO_GROUP.format(service.topic[-8:]))
+            rights.grant(JOIN)
+            await service.send(b"4", b"bad 5", b"6")
+            await service.until_committed(6)
+            await service.until_ready()
+            # What it handles between the right and the news that it was put out is the next assignment's too.
+            assert Counter(service.handled) <= Counter({b"1": 1, b"bad 2": 1, b"3": 1, b"4": 2, b"bad 5": 2, b"6": 2})
+            assert service.handled[-1] == b"6"
+
+
+@pytest.mark.parametrize(
+    ("missing", "instead", "words"),
+    [
+        pytest.param(TRANSACT, (), ("TransactionalIdAuthorizationFailed: group-{}-", "the right WRITE on"), id="id"),
+        pytest.param(WRITE_RESULTS, (SEE_RESULTS,), ("TopicAuthorizationFailedError", "results-{}"), id="results"),
+        pytest.param(WRITE_RESULTS, (), ("TopicAuthorizationFailedError", "results-{}"), id="results-unseen"),
+    ],
+)
+async def test_a_right_that_a_transaction_lacks_is_named_and_what_it_writes_is_written_once(
+    guarded: Guarded, missing: Right, instead: tuple[Right, ...], words: tuple[str, ...]
+) -> None:
+    """Row J8 of the faults."""
+    needed = NEEDED_BY_TRANSACTIONS - {missing} | set(instead)
+    with denied(guarded, needed, transactional=True) as (service, rights):
+        await service.send(b"1", b"2", b"3")
+        async with service.app:
+            await service.until_named(*(word.format(service.topic[-8:]) for word in words))
+            assert await service.committed() is None
+            rights.grant(missing)
+            await service.until_committed(3)
+            assert await service.written() == [b"1", b"2", b"3"]
+            await service.until_ready()
