@@ -138,11 +138,14 @@ async def silent_leaders(client: Any, partitions: Collection[TopicPartition]) ->
 
 
 async def anybody_answers(client: Any) -> bool:
-    """Whether any broker answers: with metadata, or with nothing where the client waits long for the one it picked."""
+    """Whether any broker answers: with metadata, or with nothing where the client waits long for the one it picked.
+
+    Metadata that fails is no answer yet: a broker closes the connection where a login's time is over.
+    """
     told = client.force_metadata_update()
     await asyncio.wait([told], timeout=CALL_DEADLINE_S / 2)
-    if told.done():
-        return bool(told.result())
+    if told.done() and told.result():
+        return True
     asked = [asyncio.create_task(_answers(client, broker.nodeId)) for broker in client.cluster.brokers()]
     try:
         for answer in asyncio.as_completed([told, *asked]):

@@ -1,0 +1,137 @@
+"""Sessions that end, and logins that are refused meanwhile: work goes on with the next connection."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+
+import pytest
+
+from reactive_kafka.broker.aiokafka import tokens as tokens_of_ours
+from reactive_kafka.observe.events import BrokerUnavailable
+from tests.broker.hazards.faults import until
+from tests.broker.security.guarded import PASSWORD, REAUTH_S, WRONG, Guarded, Tokens
+from tests.broker.security.service import Service, serving
+
+pytestmark = pytest.mark.kafka
+
+SESSIONS = 3
+
+
+async def keep_sending(service: Service, for_s: float) -> list[bytes]:
+    """Send orders for a while, one in ten of them bad; returns them."""
+    sent: list[bytes] = []
+    end = time.monotonic() + for_s
+    while time.monotonic() < end:
+        number = len(sent)
+        orders = [b"%s %d" % (b"bad" if one % 10 == 5 else b"good", one) for one in range(number, number + 10)]
+        await service.send(*orders)
+        sent += orders
+        await asyncio.sleep(0.02)
+    return sent
+
+
+@pytest.mark.parametrize("way", ["SCRAM-SHA-256", "OAUTHBEARER"])
+async def test_when_sessions_end_nothing_is_lost_repeated_or_rebalanced(
+    guarded: Guarded, caplog: pytest.LogCaptureFixture, way: str
+) -> None:
+    """Row J9 of the faults."""
+    settings = guarded.way(way, "SHORT")
+    async with serving(guarded, settings) as service:
+        await service.until_ready()
+        sent = await keep_sending(service, SESSIONS * (REAUTH_S + 0.5))
+        await service.until_committed(len(sent))
+        await service.until_ready()
+    ends = [one for one in caplog.messages if "Connection at" in one and "closed" in one]
+    assert len(ends) > SESSIONS  # the broker has ended the sessions of several connections
+    assert service.handled == sent
+    assert await service.dead_letters() == [order for order in sent if order.startswith(b"bad")]
+    assert service.assignments == 1
+    assert not service.of(BrokerUnavailable)
+    if way == "OAUTHBEARER":
+        provider: Tokens = settings["sasl_oauth_token_provider"]
+        assert provider.asked > 2 * SESSIONS  # at each login
+
+
+async def test_when_sessions_end_transactions_write_once(guarded: Guarded, caplog: pytest.LogCaptureFixture) -> None:
+    """Row J9 of the faults."""
+    async with serving(guarded, guarded.way("SCRAM-SHA-256", "SHORT"), transactional=True) as service:
+        await service.until_ready()
+        sent = await keep_sending(service, SESSIONS * (REAUTH_S + 0.5))
+        await until(lambda: set(service.handled) >= set(sent), "all is handled")
+        await until(lambda: not service.reasons, "it is ready")
+    assert any("closed" in one for one in caplog.messages)
+    assert await service.written() == [order for order in sent if order.startswith(b"good")]
+    assert await service.dead_letters() == [order for order in sent if order.startswith(b"bad")]
+    assert service.assignments == 1
+
+
+# -- logins that are refused while it runs
+
+Mend = Callable[[], object]
+
+
+@contextmanager
+def a_provider_that_raises(guarded: Guarded, provider: Tokens) -> Iterator[Mend]:
+    """The provider has no token."""
+    provider.error = KeyError("the vault is sealed")
+    yield lambda: setattr(provider, "error", None)
+
+
+@contextmanager
+def a_provider_that_hangs(guarded: Guarded, provider: Tokens) -> Iterator[Mend]:
+    """The provider does not answer."""
+    provider.may_answer.clear()
+    yield provider.may_answer.set
+
+
+@contextmanager
+def tokens_that_have_ended(guarded: Guarded, provider: Tokens) -> Iterator[Mend]:
+    """The provider gives old tokens."""
+    provider.lives_s = -60.0
+    yield lambda: setattr(provider, "lives_s", 3600.0)
+
+
+@contextmanager
+def another_password(guarded: Guarded, provider: None) -> Iterator[Mend]:
+    """The user gets another password, and then the old one again."""
+    guarded.give_password(WRONG, only="SCRAM-SHA-256")
+    try:
+        yield lambda: guarded.give_password(PASSWORD, only="SCRAM-SHA-256")
+    finally:
+        guarded.give_password(PASSWORD, only="SCRAM-SHA-256")
+
+
+@pytest.mark.parametrize(
+    ("way", "wrong", "words"),
+    [
+        ("OAUTHBEARER", a_provider_that_raises, "sasl_oauth_token_provider: KeyError: 'the vault is sealed'"),
+        ("OAUTHBEARER", a_provider_that_hangs, "sasl_oauth_token_provider has given no token within 0.5 s"),
+        ("OAUTHBEARER", tokens_that_have_ended, 'the broker refuses the token: {"status":"invalid_token"}'),
+        ("SCRAM-SHA-256", another_password, "SaslAuthenticationFailed: Authentication failed during authentication"),
+    ],
+)
+async def test_a_login_that_is_refused_while_it_runs_is_named_and_ends_nothing(
+    guarded: Guarded,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    wrong: Callable[..., AbstractContextManager[Mend]],
+    words: str,
+) -> None:
+    """Rows J7, J9 of the faults."""
+    monkeypatch.setattr(tokens_of_ours, "TOKEN_DEADLINE_S", 0.5)
+    settings = guarded.way(way, "SHORT")
+    async with serving(guarded, settings, channel={"session_timeout_ms": 30_000}) as service:
+        await service.send(b"1", b"bad 2", b"3")
+        await service.until_committed(3)
+        with wrong(guarded, settings.get("sasl_oauth_token_provider")) as mend:
+            await service.until_named("no broker answers", words)
+            await service.send(b"4", b"bad 5", b"6")
+            mend()
+            await service.until_committed(6)
+            await service.until_ready()
+        assert service.handled == [b"1", b"bad 2", b"3", b"4", b"bad 5", b"6"]
+        assert await service.dead_letters() == [b"bad 2", b"bad 5"]
+        assert service.assignments == 1
