@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 def write(df: DataFrame, batch: SparkBatch, folder: Path) -> None:
     """Write *df* into *folder*, exactly once; one job, however many partitions the batch has.
 
+    Not fenced: a member that was frozen here, and goes on when the next owner of its partitions has written, writes all
+    the same. The same range is replaced by the same rows; one that the next owner has split is then there twice.
+
     Args:
         df: Has topic, partition and offset, or range_id already.
         folder: An absolute path that driver and executors share.
