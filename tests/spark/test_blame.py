@@ -132,3 +132,16 @@ def test_the_reason_of_an_error_on_an_executor_is_that_of_the_users_python() -> 
 def test_the_reason_of_a_java_error_is_the_java_exception() -> None:
     text = "An error occurred while calling o45.count.\n: org.apache.spark.SparkException: Job aborted\n\tat a.b.C"
     assert reason_of(RuntimeError(text)) == "RuntimeError: org.apache.spark.SparkException: Job aborted"
+
+
+def test_an_error_whose_text_is_in_a_driver_that_is_gone_is_named_by_its_type_and_looks_lost() -> None:
+    class Py4JError(Exception):
+        pass
+
+    class Py4JJavaError(Py4JError):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError(111, "Connection refused")  # as Py4J's does
+
+    assert reason_of(Py4JJavaError()) == "Py4JJavaError"
+    assert looks_lost(Py4JJavaError())
+    assert blame_for(Py4JJavaError()) is BadCodeError

@@ -189,6 +189,28 @@ def test_a_driver_that_cannot_start_says_why_and_is_tried_again() -> None:
 
 
 @pytest.mark.spark
+def test_a_session_that_the_driver_refuses_says_why_and_the_application_lives() -> None:
+    """Row I3 of the faults."""
+    code = CHILDREN + (
+        "async def main():\n"
+        "    failed = []\n"
+        "    engine = SparkEngine(SparkSettings(master='local[1]', conf={'spark.network.timeout': '12s'}))\n"
+        "    await engine.start(lambda *given: failed.append(given))\n"
+        "    while 'did not start' not in engine.reason and not failed: await asyncio.sleep(0.05)\n"
+        "    print(failed); print(engine.reason)\n"
+        "    await engine.stop(); print(children())\n"
+        "asyncio.run(main())"
+    )
+    failed, reason, left = run(code)
+    assert failed == "[]"
+    assert reason.startswith(
+        "Spark did not start: Py4JJavaError: java.lang.IllegalArgumentException: requirement failed"
+    )
+    assert "spark.network.timeout" in reason
+    assert left == "[b'ps']"
+
+
+@pytest.mark.spark
 def test_a_launcher_that_refuses_is_asked_again_seldom_though_a_cluster_that_is_away_would_be_soon() -> None:
     code = (
         "from reactive_kafka.config.schema import SparkSettings\n"

@@ -76,7 +76,7 @@ _LOST_RECORDS = re.compile(r"Could not read records in offset \[\d+, \d+\) for t
 def looks_lost(error: BaseException) -> bool:
     """Whether the driver may be gone. The session has to be asked: a function's own sockets raise the same errors."""
     names = _names(error)
-    text = str(error)
+    text = _text_of(error)
     if "Py4JJavaError" not in names and names & _LOST_TYPES:
         return True
     # While a session stops, a job fails with whatever the driver comes upon: INTERNAL_ERROR, a NullPointerException.
@@ -92,7 +92,7 @@ def blame_for(error: BaseException) -> type[OffloadError]:
     longer in the log, where smaller ranges do not help. WorkerLostError: a process that ran a task; an accident once,
     bad data the second time. ClusterError: not the batch, which runs again.
     """
-    text, names = str(error), _names(error)
+    text, names = _text_of(error), _names(error)
     # Texts of a function's own errors mean nothing.
     if "PySparkException" in names or "Py4JError" in names or type(error).__module__.startswith("grpc"):
         for blame, texts in _TEXTS.items():
@@ -109,9 +109,10 @@ def blame_for(error: BaseException) -> type[OffloadError]:
 
 def reason_of(error: BaseException) -> str:
     """An error of the function or of Spark in one line: Spark's own texts have pages of stack traces."""
-    if lost := _LOST_RECORDS.search(str(error)):
+    said = _text_of(error)
+    if lost := _LOST_RECORDS.search(said):
         return f"Kafka has lost records: {lost[0]}"
-    lines = [line for line in str(error).split("JVM stacktrace:")[0].splitlines() if line.strip()]
+    lines = [line for line in said.split("JVM stacktrace:")[0].splitlines() if line.strip()]
     if inner := _python_error(lines):  # raised on an executor; the names of Spark's wrappers say nothing
         return inner[:LONGEST_REASON]
     if lines and lines[0].startswith("An error occurred while calling"):
@@ -125,6 +126,14 @@ def _python_error(lines: list[str]) -> str | None:
     starts = (number for number, line in enumerate(lines) if "Traceback (most recent call last)" in line)
     frames = lines[next(starts, len(lines)) + 1 :]
     return next((line.strip() for line in frames if not line[0].isspace()), None)
+
+
+def _text_of(error: BaseException) -> str:
+    """The error's text; none if it was in a driver that is gone: Py4J asks for it only when somebody wants it."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
 
 
 def _names(error: BaseException) -> frozenset[str]:

@@ -17,6 +17,7 @@ from reactive_kafka.config.secrets import masked, revealed
 from reactive_kafka.errors import OffloadError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import ColumnRecord, record_batch
+from reactive_kafka.spark.batches.failures import reason_of
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.conf import driver_environment, properties_text, secret_names, session_conf
 from reactive_kafka.spark.session.debug_lines import hide
@@ -214,9 +215,12 @@ class ClassicMaker:
             conf = SparkConf().setAll(list(self._conf.items()))
             context = SparkContext(conf=conf, gateway=gateway)
             return DriverSession(SparkSession(context), gateway.proc, owned=True)
-        except BaseException:
+        except BaseException as error:
+            why = reason_of(error)  # now: the text of a Java error is in the driver
             end_process(gateway.proc)
             _forget(gateway.proc)
+            if isinstance(error, Exception):
+                raise OffloadError(why.removeprefix("OffloadError: ")) from None
             raise
         finally:
             self._process = None
