@@ -75,8 +75,7 @@ class LastAssignment:
         """The earliest moment at which the group can have asked for a revocation that is seen *now*."""
         # What the first heartbeats after an assignment's hooks tell may be as old as the assignment. What a later one
         # tells was not so when the one before it was answered.
-        is_first = now - self.ended <= 2 * heartbeat_s
-        return self.began if is_first else now - heartbeat_s
+        return self.began if now - self.ended <= 2 * heartbeat_s else now - heartbeat_s
 
 
 def of_revocation(
@@ -95,8 +94,8 @@ def of_revocation(
 
 def of_assignment(times: GroupTimes, grace_s: float, now: float) -> Deadlines:
     """Of an assignment's hooks: a session goes on without heartbeats so long, and a revocation may follow at once."""
-    needed_s = times.heartbeat_s + times.join_s + LAST_COMMIT_S + CLEANUP_S + grace_s
-    left_s = min(times.session_s - times.heartbeat_s - times.join_s, times.rebalance_s - needed_s)
+    left_s = min(times.session_s, times.rebalance_s - LAST_COMMIT_S - CLEANUP_S - grace_s)
+    left_s -= times.heartbeat_s + times.join_s
     return Deadlines(now, now + max(left_s, min(times.session_s, times.rebalance_s) / 4))
 
 
