@@ -290,7 +290,7 @@ class App:
         await self.stop()
 
     def run(self, *, exit_on_failure: bool = False) -> None:
-        """Run until SIGINT or SIGTERM, then drain and return. A second signal exits at once, with 1.
+        """Run until SIGINT, SIGTERM or SIGHUP, then drain and return. A second signal exits at once, with 1.
 
         If logging is not configured, it goes to stderr, one line per event.
 

@@ -62,7 +62,7 @@ def run(
     workers: int | None,
     reload: bool,
 ) -> None:
-    """Run an application until SIGINT (Ctrl-C) or SIGTERM.
+    """Run an application until SIGINT (Ctrl-C), SIGTERM or SIGHUP.
 
     MODULE:APP names the application: billing:app is the App called app in billing.py.
 

@@ -1,6 +1,6 @@
 """An application as a process: on a loop of its own, until a signal or a failure ends it.
 
-The first SIGTERM or SIGINT drains, a second one exits at once, and nothing delays the exit for ever.
+The first SIGTERM, SIGINT or SIGHUP drains, a second one exits at once, and nothing delays the exit for ever.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from reactive_kafka.runtime.run import Run
 
 logger = logging.getLogger("reactive_kafka")
 
-SIGNALS = (signal.SIGTERM, signal.SIGINT)
+HANGUP = getattr(signal, "SIGHUP", None)  # its terminal is gone; Windows has none
+SIGNALS = tuple(filter(None, (signal.SIGTERM, signal.SIGINT, HANGUP)))
 BLOCKED_S = 2.0
 """An event loop that has not turned for this long counts as blocked."""
 CLOSING_S = 15.0
@@ -38,7 +39,7 @@ def run_as_process(
     start: Callable[[Run], Awaitable[None]],
     stop: Callable[[], Awaitable[None]],
 ) -> None:
-    """Run an application until SIGINT or SIGTERM, a failure, or a handler's SystemExit.
+    """Run an application until SIGINT, SIGTERM or SIGHUP, a failure, or a handler's SystemExit.
 
     *make* makes the run that *start* starts, on the loop: a signal may come while it is starting. An exit code other
     than 0 is raised as a SystemExit.
@@ -97,7 +98,8 @@ class StopSignals:
 
     def __enter__(self) -> StopSignals:
         if threading.current_thread() is threading.main_thread():
-            self._before = {number: signal.signal(number, self._handle) for number in SIGNALS}
+            used = [one for one in SIGNALS if one != HANGUP or signal.getsignal(one) != signal.SIG_IGN]  # else nohup
+            self._before = {number: signal.signal(number, self._handle) for number in used}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -108,6 +110,8 @@ class StopSignals:
             signal.signal(number, handler)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
+        if self._asked and number == HANGUP:
+            return  # when a terminal goes, the shell sends one to its jobs, and the kernel another one
         if self._asked:
             exit_now(1)
         self._asked = True

@@ -16,6 +16,7 @@ from reactive_kafka.broker.embedded import EmbeddedBroker
 from tests.cli.process import COMMAND, Running, cli, running
 
 SERVICE = """\
+import asyncio
 import sys
 
 from reactive_kafka import App
@@ -32,6 +33,9 @@ async def tell() -> None:
 async def order(value: str) -> None:
     if value == "bad":
         raise ValueError("no such order")
+    if value == "slow":
+        print("begun", value, flush=True)
+        await asyncio.sleep(1)
     print("got", value, flush=True)
 
 
@@ -113,6 +117,33 @@ async def test_a_signal_drains_commits_and_exits_with_0(folder: Path, servers: s
     (started,) = [line for line in ended.err.splitlines() if "started: " in line]
     file = "configuration reactive-kafka.toml"
     assert f"{file}, brokers {servers}, 2 incoming and 0 outgoing channels, HTTP http://127.0.0.1:" in started
+
+
+async def test_a_terminal_that_goes_drains_though_it_often_says_so_twice(folder: Path, servers: str) -> None:
+    """Row D2 of the faults."""
+    await send(servers, "orders", "slow")
+    with running(*RUN, cwd=folder) as run:
+        run.wait_for(lambda: "begun slow" in run.out, "its handler runs")
+        run.process.send_signal(signal.SIGHUP)
+        run.wait_for(lambda: "stopping" in run.err, "it stops")
+        assert "got slow" not in run.out
+        run.process.send_signal(signal.SIGHUP)
+        ended = run.end()
+    assert ended.code == 0, run.said
+    assert "got slow" in ended.out
+    assert await committed(servers, "orders") == 1
+
+
+async def test_a_terminal_that_goes_is_nothing_to_a_process_under_nohup(folder: Path, servers: str) -> None:
+    """Row D2 of the faults."""
+    with running("nohup", *RUN, cwd=folder) as run:
+        run.wait_for(lambda: "started: " in run.err, "it has started")
+        run.process.send_signal(signal.SIGHUP)
+        await send(servers, "orders", "a")
+        run.wait_for(lambda: "got a" in run.out, "it goes on")
+        assert "stopping" not in run.err
+        run.process.send_signal(signal.SIGTERM)
+        assert run.end().code == 0, run.said
 
 
 async def test_a_failed_channel_turns_health_red_and_the_process_stays(folder: Path, servers: str) -> None:
