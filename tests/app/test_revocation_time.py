@@ -17,7 +17,7 @@ from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, 
 WAITS_S = 10.0  # the group, for its members
 PATIENCE_S = WAITS_S - 3 - 1  # less a heartbeat, and the join
 HEARD_S = 7.0  # after an assignment: two heartbeats have told that no rebalance has begun
-SHORT = {"rebalance_timeout_ms": int(WAITS_S * 1000), "commit_interval": "100s", "concurrency": 4}
+SHORT: dict[str, Any] = {"rebalance_timeout_ms": int(WAITS_S * 1000), "commit_interval": "100s", "concurrency": 4}
 
 Partitions = frozenset[TopicPartition]
 
