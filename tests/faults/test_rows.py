@@ -1,4 +1,4 @@
-"""Each row of docs/faults.md has a test that says so, or a reason."""
+"""Each row of docs/faults.md has a test that says so."""
 
 from __future__ import annotations
 
@@ -8,19 +8,11 @@ from tests.faults.rows import ROWS, TESTS, claims, written
 
 PAGE = TESTS.parent / "docs" / "faults.md"
 
-ALLOWED_MISSING: dict[str, str] = {
-    "F15": "in the models of the tracker and the simulation, not by a test of its own",
-    "S12": "SECURITY.md says it",
-}
-"""Rows without a test -> why. A row that gets a test leaves it."""
 
-
-def test_every_row_has_a_test_or_a_reason() -> None:
+def test_every_row_has_a_test() -> None:
     shown = {claim.row for claim in claims()}
     assert shown <= ROWS.keys(), "a test names a row that there is not"
-    missing = ROWS.keys() - shown
-    assert not missing - ALLOWED_MISSING.keys(), "no test names these rows"
-    assert not ALLOWED_MISSING.keys() - missing, "these have a test now: take them out of ALLOWED_MISSING"
+    assert not ROWS.keys() - shown, "no test names these rows"
 
 
 def test_the_page_holds_the_table_as_it_is_now() -> None:
