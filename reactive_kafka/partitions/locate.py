@@ -77,12 +77,15 @@ class StartPositions:
 
     async def _find_all(self, consumer: Consumer) -> None:
         """Start wherever reading has not; once more where somebody sought while the broker was asked."""
-        await self._recreated.look(consumer)
         await self._look_back(consumer)
         for one in self.table:  # the hooks have run: go on where it stood, if nothing else was chosen
             if one.state is PartitionState.RETAINED and one.is_open and one.choice is None:
                 self._resume(consumer, one)
                 self._resumed()
+        # What is retained has not waited for this question, whose answer may come behind that of a fetch that waits for
+        # records. A topic made anew meanwhile is noticed by it all the same, as while reading.
+        if not self._first_look.is_done or any(one.is_open for one in self.table.pending):
+            await self._recreated.look(consumer)
         # Who asks for a partition whose leader is away gets no answer for the others that he asks for with it.
         able = [one for one in self.table.pending if one.is_open and not _lacks_leader(one)]
         pending = {one: one.assignment for one in able}
