@@ -74,8 +74,7 @@ class Sight:
     """What of a consumer's topics and partitions cannot be read at the moment.
 
     ``silent``: partitions whose leader does not answer -> that node, as ``id at host:port``; None: no node leads it.
-    ``held_up``: partitions in which all that is stable has been taken, and more is there -> the last stable offset, and
-    the end of the log behind it. Only where the consumer reads what is committed.
+    ``held_up``: partitions where an open transaction is all that is left to read -> last stable offset, and log end.
     """
 
     missing: frozenset[str] = frozenset()  # topics it was made for that do not exist

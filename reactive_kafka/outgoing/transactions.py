@@ -147,16 +147,13 @@ class TransactionalProducers:
             if self._is_closed:
                 raise TransientBrokerError(f"the transactions of {self.prefix!r} have stopped")
             if not self._free:
-                producer = _Producer(
-                    self._make(transactional_id=f"{self.prefix}-{self._own}-{len(self._all)}"), self.failed
-                )
-                self._all.append(producer)
-                self._free.append(producer)
-            producer = self._free.pop()
+                made = self._make(transactional_id=f"{self.prefix}-{self._own}-{len(self._all)}")
+                self._free.append(_Producer(made, self.failed))
+                self._all += self._free
+            return self._free.pop()
         except BaseException:
             self._places.release()
             raise
-        return producer
 
     def give_back(self, producer: _Producer) -> None:
         """It is free for another transaction."""
@@ -214,6 +211,7 @@ class Transaction:
         self._outboxes: dict[Sender, Outbox] = {}
         self._gathered: list[tuple[Sender, Outbound]] = []
         self._is_begun = False
+        self._is_closed = False
         self._has_failed = False  # what was gathered may have got lost: nothing of it may be committed
         self._one_at_a_time = asyncio.Lock()  # several tasks may send in one block of an emitter's
         self._began_at = 0.0
@@ -245,12 +243,15 @@ class Transaction:
 
         RejectedRecordError, EncodeError: one of the records can never be.
         """
-        async with self._one_at_a_time:
-            if self._gathered or self._has_failed:
-                producer = await self._begun()
-                self._has_failed = True  # until it has returned
-                await self._write_gathered(producer.client)
-                self._has_failed = False
+        try:
+            async with self._one_at_a_time:
+                if self._gathered or self._has_failed:
+                    producer = await self._begun()
+                    self._has_failed = True  # until it has returned
+                    await self._write_gathered(producer.client)
+                    self._has_failed = self._is_closed
+        finally:
+            self._let_go()
 
     async def _write_gathered(self, client: TransactionalProducer) -> None:
         gathered, self._gathered = self._gathered, []
@@ -259,8 +260,7 @@ class Transaction:
             outbox = self._outbox(target, client)
             line = outbox.add(outbound, noted)
             if line is None and outbox.waits_for(outbound.topic):
-                found = outbox.found(outbound.topic, await client.partitions(outbound.topic))
-                lines.update(dict.fromkeys(found))
+                lines.update(dict.fromkeys(outbox.found(outbound.topic, await client.partitions(outbound.topic))))
             elif line is not None:
                 lines[line] = None
             if noted.error is not None:
@@ -288,15 +288,16 @@ class Transaction:
 
     async def _begun(self) -> _Producer:
         producer = self._producer
+        if self._has_failed or self._is_closed or (self._is_begun and producer is not None and not producer.is_sound):
+            raise TransientBrokerError(f"the transaction of {self._producers.prefix!r} has failed already")
         if producer is None:
             producer = self._producer = await self._producers.take()
         if not self._is_begun:
             await producer.claim()
-            producer.client.begin()
+            with producer.calling():
+                producer.client.begin()
             self._is_begun = True
             self._began_at = self._producers.clock.monotonic()
-        elif self._has_failed or not producer.is_sound:
-            raise TransientBrokerError(f"the transaction of {self._producers.prefix!r} has failed already")
         return producer
 
     async def join(self, group_id: str) -> TransactionId:
@@ -347,16 +348,24 @@ class Transaction:
 
     async def close(self) -> None:
         """End it, where :meth:`commit` has not: nothing of it is seen by anybody who reads what is committed."""
-        producer, self._producer = self._producer, None
+        self._is_closed = True
         try:
-            if producer is not None and self._is_begun and producer.is_sound:
-                with producer.calling():
-                    await producer.client.abort()
+            async with self._one_at_a_time:  # a task may still write for a block that has ended
+                if self._producer is not None and self._is_begun and self._producer.is_sound:
+                    with self._producer.calling():
+                        await self._producer.client.abort()
+                    self._is_begun = False
         except BrokerError:
             pass  # the next claim of the id aborts it, or the broker when its time is over
         finally:
-            self._is_begun = False
+            self._let_go()
+
+    def _let_go(self) -> None:
+        """Give the producer back once nobody uses it: whoever closes does, or who writes, where that was cancelled."""
+        if self._is_closed and not self._one_at_a_time.locked():
+            producer, self._producer = self._producer, None
             if producer is not None:
+                producer.is_sound = producer.is_sound and not self._is_begun
                 self._producers.give_back(producer)
             self._producers.closed(self)
 

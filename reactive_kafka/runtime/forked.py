@@ -1,8 +1,7 @@
 """A forked child that comes back to the application's event loop ends there, before anything else runs.
 
-A handler that forks copies the loop, its tasks and its connections: the child would handle, commit and beat as the
-member that its parent is. Nothing looks for that while records are handled. We are called in each child, before it goes
-on, also in those that never come back (multiprocessing, ``preexec_fn``) and may run an application of their own.
+A handler that forks copies the loop, its tasks and its connections: the child would handle and commit as its parent.
+We are called in each child, also those that never come back (multiprocessing) and may run an application of their own.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ def no_children(hold: Callable[[], None]) -> Iterator[None]:
         if get_ident() != thread:
             return  # a handler in a thread has forked: there is no thread in the child that turns the loop
         hold()
-        # What was ready in this turn would run before what is called soon. asyncio's loop lets us forget it. uvloop's
-        # does not, and there it is the lack of connections that keeps a child from its parent's business.
+        # What was ready in this turn would run before. uvloop does not let us forget it: there are no connections then.
         ready = getattr(loop, "_ready", None)
         if isinstance(ready, deque):
             ready.clear()

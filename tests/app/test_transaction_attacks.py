@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import Batch, Record, RejectedRecordError, TransactionAbortedError
+from reactive_kafka import Batch, Emitter, Record, RejectedRecordError, TransactionAbortedError
 from reactive_kafka.observe.events import RecordDeadLettered
+from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
 from reactive_kafka.outgoing.transactions import GATHERED, MOST_PRODUCERS
 from tests.app.helpers import Recorder, in_virtual_time, running, send, tp, until
 from tests.app.test_emitter_transactions import app_with, seen
@@ -132,3 +133,49 @@ async def test_a_letter_that_the_broker_refuses_fails_no_record_of_the_batch_aro
         assert values(test.broker, DEAD) == [b"bad"]
         assert values(test.broker) == [b"1", b"3", b"4"]
         assert [one.offset for one in recorder.of(RecordDeadLettered)] == [1]
+
+
+@pytest.mark.parametrize("is_over", [False, True])
+@pytest.mark.parametrize("is_cancelled", [False, True])
+@in_virtual_time
+async def test_what_a_task_still_writes_for_a_block_that_has_ended_is_in_no_other_transaction(
+    is_cancelled: bool,
+    is_over: bool,
+) -> None:
+    app, writing = app_with(), list[asyncio.Task[None]]()
+    emitter = app.emitter("invoices")
+    async with running(app) as test:
+
+        async def many(tx: EmitterTransaction) -> None:
+            for _ in range(GATHERED):
+                await tx.send(b"aborted" * 100, partition=0)
+
+        async def block() -> None:
+            async with emitter.transaction() as tx:
+                writing.append(asyncio.create_task(many(tx)))
+                await sending.arrived()
+                raise ValueError("no")
+
+        sending = test.broker.hold("send")
+        ends = asyncio.create_task(block())
+        await sending.arrived()
+        await asyncio.sleep(0.1)
+        if is_cancelled:
+            ends.cancel()
+            await asyncio.sleep(0.1)
+        if is_over:  # the write comes to its end before anybody else begins
+            sending.release()
+            await asyncio.gather(ends, *writing, return_exceptions=True)
+        others = [asyncio.create_task(alone(emitter, b"%d" % number)) for number in range(3)]
+        await asyncio.sleep(0.1)
+        sending.release()
+        await asyncio.gather(ends, *writing, return_exceptions=True)
+        await asyncio.gather(*others)
+        for number in range(MOST_PRODUCERS):
+            await alone(emitter, b"%d" % (3 + number))
+        assert sorted(seen(test.broker)) == sorted(b"%d" % number for number in range(3 + MOST_PRODUCERS))
+
+
+async def alone(emitter: Emitter, value: bytes) -> None:
+    async with emitter.transaction() as tx:
+        await tx.send(value, partition=0)

@@ -26,9 +26,8 @@ def noted(connect: Any) -> Any:
 def disconnect_child() -> None:
     """Put /dev/null in the place of each socket.
 
-    Child and parent share a socket: what one of them reads is lost to the other, and what both write is no protocol.
-    Closing it here would do, but its number would soon be another file's. And the loop has the number in a selector
-    that is shared, too: a child that took it out there would take it from its parent.
+    Child and parent share it: what one reads is lost to the other. It is not closed, for its number would be another
+    file's soon, and is in the loop's selector, which they share, too.
     """
     nowhere = os.open(os.devnull, os.O_RDWR)
     for connection in list(_connections):

@@ -97,13 +97,11 @@ class Assignment(Questions):
     def held_up(self) -> dict[TopicPartition, tuple[int, int]]:
         """partition -> last stable offset and end, as the last fetch saw them, where only an open transaction waits."""
         states = self.states() if self.read_committed and not self.is_closed else {}
-        # The client keeps fetching where it has a position and no pause. Elsewhere the two are of an unknown age.
-        fetched = {one: state for one, state in states.items() if state.has_valid_position and not state.paused}
-        return {
-            one: (int(state.lso), int(state.highwater))
-            for one, state in fetched.items()
-            if state.lso is not None and 0 <= state.lso < state.highwater and state.position >= state.lso
-        }
+        # Where it is paused the client does not fetch, and the two are of an unknown age.
+        read = {one: at for one, at in states.items() if at.has_valid_position and not at.paused}
+        known = {one: at for one, at in read.items() if at.lso is not None and at.lso >= 0}
+        held_up = {one: at for one, at in known.items() if at.lso <= at.position < at.highwater}
+        return {one: (int(at.lso), int(at.highwater)) for one, at in held_up.items()}
 
     def _check_assigned(self, partitions: Iterable[TopicPartition]) -> None:
         assigned = frozenset() if self._theirs is None else frozenset(self._theirs.tps)
