@@ -26,14 +26,14 @@ ROWS = "id long"
 DESCRIPTION = "channel 'clicks': test"
 
 
-def until(condition: Callable[[], bool], limit_s: float = 15.0) -> None:
+def until(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
     deadline = time.monotonic() + limit_s
     while not condition():
         assert time.monotonic() < deadline, "the condition did not come true in time"
         time.sleep(0.01)
 
 
-async def soon(condition: Callable[[], bool], limit_s: float = 15.0) -> None:
+async def soon(condition: Callable[[], bool], limit_s: float = 60.0) -> None:
     await asyncio.to_thread(until, condition, limit_s)
 
 
