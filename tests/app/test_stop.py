@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -470,6 +471,53 @@ async def test_a_start_that_is_cancelled_leaves_nothing_behind() -> None:
     with pytest.raises(asyncio.CancelledError):
         await starting
     assert await tasks_left() == set()
+
+
+def open_now() -> tuple[set[str], int]:
+    """The names of the threads outside of the loop's own pool, and how many descriptors there are."""
+    threads = {one.name for one in threading.enumerate() if not one.name.startswith("asyncio_")}
+    return threads, len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("end", ["cancel", "stop"])
+async def test_a_hundred_starts_that_end_half_way_leave_no_task_thread_or_descriptor(end: str) -> None:
+    """Row D13 of the faults: they end at each of the steps that a start takes."""
+    broker, half_way, reached = make_broker(), 0, 0
+    before: tuple[set[str], int] | None = None
+    for number in range(100):
+        steps = number % 16  # a start takes a dozen: some are over by then
+        app = make_app()
+        app._connector = broker.connector()
+        app._overrides = {"http": {"port": 0}}
+
+        @app.incoming("orders")
+        @app.outgoing("invoices")
+        async def handler(value: bytes) -> bytes:
+            return value
+
+        starting = asyncio.ensure_future(app.start())
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        if number % 10 == 9:
+            await starting
+        half_way += not starting.done()
+        reached += app.http is not None
+        if end == "cancel":
+            starting.cancel()
+        else:
+            await app.stop()
+        await asyncio.wait([starting], timeout=5)
+        assert starting.done()
+        assert starting.cancelled() or starting.exception() is None or end == "stop"
+        await app.stop()
+        assert await tasks_left() == set(), steps
+        if number == 20:  # what the loop itself opens is there by then
+            before = open_now()
+    assert before is not None
+    assert open_now() == before
+    assert half_way > 30
+    assert reached, "the HTTP server was never listening"
+    await broker.close()
 
 
 def test_an_application_can_be_run_on_one_loop_after_another() -> None:
