@@ -417,6 +417,62 @@ async def test_a_storm_of_rebalances_loses_nothing_and_never_commits_ahead(seed:
 
 
 @in_virtual_time
+async def test_twenty_members_that_come_at_once_and_go_cost_no_record_and_no_commit() -> None:
+    """Row C2 of the faults."""
+    members, partitions = 20, 40
+    broker, handled = make_broker(partitions), Counter[tuple[int, int]]()
+
+    def member() -> App:
+        app = make_app(commit_interval="300ms", revoke_grace="2s", concurrency=3)
+
+        @app.incoming("orders")
+        async def handler(message: Message[bytes]) -> None:
+            await asyncio.sleep(0.05)
+            handled[message.partition, message.offset] += 1
+
+        return app
+
+    async def load() -> None:
+        while True:
+            for partition in range(partitions):
+                broker.produce("orders", b"", partition=partition)
+            await asyncio.sleep(0.2)
+
+    ahead: list[object] = []
+    broker.watch_commits(
+        "billing",
+        lambda entry: ahead.extend(
+            (tp, offset)
+            for tp, at in entry.offsets.items()
+            for offset in range(at.offset)
+            if (tp.partition, offset) not in handled
+        ),
+    )
+    async with TestApp(member(), broker=broker) as test:
+        loading = asyncio.ensure_future(load())
+        for _ in range(3):
+            generation = broker.generation("billing")
+            apps = [TestApp(member(), broker=broker) for _ in range(members - 1)]
+            await asyncio.gather(*(app.__aenter__() for app in apps))
+            assert len(broker.members("billing")) == members
+            assert {len(owned) for owned in broker.members("billing").values()} == {partitions // members}
+            assert broker.generation("billing") > generation
+            stored = len(broker.commits("billing"))
+            await asyncio.sleep(1)
+            assert len(broker.commits("billing")) > stored, "commits do not go on"
+            await asyncio.gather(*(app.__aexit__(None, None, None) for app in apps))
+        loading.cancel()
+        await test.settled(timeout=60)
+        ends = {broker.end(tp(partition)) for partition in range(partitions)}
+        assert {committed(test, partition) for partition in range(partitions)} == ends
+    assert ahead == []
+    assert set(handled) == {(partition, offset) for partition in range(partitions) for offset in range(max(ends))}
+    assert set(handled.values()) == {1}, "handlers end within the grace: nothing is repeated"
+    for partition in range(partitions):
+        assert positions(broker, partition) == sorted(positions(broker, partition))
+
+
+@in_virtual_time
 async def test_a_revocation_does_not_wait_for_the_next_attempt_and_the_record_is_tried_again_when_it_is_back() -> None:
     calls: list[float] = []
     app = make_app(revoke_grace="30s", retry={"max_attempts": 5, "backoff": "1m", "max_backoff": "1m"})
