@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import copy
+import pickle
 import threading
 from typing import Any
 
@@ -396,3 +398,32 @@ async def test_an_ack_while_nobody_has_the_partition_is_answered_at_the_next_ass
         assert await answer is True
         await test.settled()
         assert len(kept) == 1
+
+
+@in_virtual_time
+async def test_a_message_that_was_forged_or_is_to_leave_the_process_settles_nothing() -> None:
+    """Row E5 of the faults: copies are the message itself, and nothing else is one."""
+    app, kept = make_app(ack="manual", commit_interval="100ms"), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with running(app) as test:
+        await send(test, b"a", b"b")
+        await until(lambda: len(kept) == 2)
+        for leave in (pickle.dumps, copy.deepcopy):
+            with pytest.raises((TypeError, AttributeError), match="pickle"):
+                leave(kept[0])
+        forged = Message[bytes]()
+        for settle in (forged.ack, lambda: forged.nack(ValueError()), lambda: app.channel("orders").ack_up_to(forged)):
+            with pytest.raises(AttributeError):
+                settle()
+        with pytest.raises(TypeError):
+            Message(kept[0].record)  # type: ignore[call-arg]
+        await asyncio.sleep(1)
+        assert committed(test) is None
+        assert facts(test).partitions[0].in_flight == 2
+        assert await copy.copy(kept[0]).ack() is True
+        assert await kept[0].ack() is False
+        await until(lambda: committed(test) == 1)
