@@ -376,6 +376,29 @@ async def test_fail_does_not_wait_for_the_handler_that_it_found_stuck(
         hanging.go_on.set()
 
 
+@pytest.mark.parametrize(("when_cancelled", "takes_s"), [("ends", 0.0), ("cleans up", 0.5), ("goes on", INTERRUPTED_S)])
+@in_virtual_time
+async def test_a_stop_at_that_moment_waits_for_the_healthy_handlers_only(when_cancelled: str, takes_s: float) -> None:
+    """From the failure to the end of the application, which is what ``--exit-on-failure`` does."""
+    hanging = Hanging(when_cancelled)
+    async with running(hanging.app) as test:
+        await send(test, b"a", b"stuck")
+        failed_at = await failed_for_poison(test)
+        await hanging.app.stop()
+        # What ignores its cancellation is given up after a second, and after the groups have been left again.
+        assert takes_s - 0.01 <= now() - failed_at <= takes_s + 1.1 * (when_cancelled == "goes on") + 0.1
+        assert committed(test) == 1
+    healthy = Hanging(when_cancelled)
+    async with running(healthy.app, partitions=2) as test:
+        await send(test, b"stuck")
+        await asyncio.sleep(30)
+        await send(test, b"slow", partition=1)
+        failed_at = await failed_for_poison(test)
+        await healthy.app.stop()
+        assert 69 < now() - failed_at < 72
+        assert committed(test, 1) == 1
+
+
 @in_virtual_time
 async def test_another_member_has_the_partition_as_soon() -> None:
     hanging, others = Hanging("goes on"), list[bytes]()
