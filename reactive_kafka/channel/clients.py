@@ -62,7 +62,7 @@ class ChannelConsumer:
             settings.name, self.engine, parts.clock, parts.observer, self._confirmed, facts=parts.commits
         )
         self.uncommitted = UncommittedBound(
-            settings.most_uncommitted, role.strategy, self.engine.ahead, self.committer.request,
+            settings.most_uncommitted, settings.max_in_flight, role.strategy, self.engine.ahead, self.committer.request,
             failing=lambda: self.committer.failing,
         )  # fmt: skip
         self.owned = OwnedPartitions(role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon)

@@ -19,6 +19,7 @@ class UncommittedBound:
     def __init__(
         self,
         most: int,
+        in_flight: int,  # the most records that are not settled
         strategy: CommitStrategy,
         ahead: Callable[[], int],  # how many offsets the positions that are due are ahead of those that are stored
         request: Callable[[], None],  # has what is due committed
@@ -26,6 +27,7 @@ class UncommittedBound:
     ) -> None:
         self.most = most
         self.since: float | None = None  # it is reached; monotonic
+        self._in_flight = in_flight
         # A custom strategy may commit as rarely as it likes: nothing of it is late until a commit has failed. What is
         # ignored is never committed, and no commit of it fails.
         self._is_always = type(strategy) in (Throttled, Latest)
@@ -40,7 +42,7 @@ class UncommittedBound:
         if not self._is_always and self._failing() is None:
             self.since, self._look_at = None, 0
             return
-        # Only what was brought can have settled. So after a look it takes as many records more as there is room for.
+        # Only what was brought can have settled: what is in flight at a look, and what polls bring after it.
         if brought < self._look_at:
             return
         self._count = ahead = self._ahead()
@@ -50,7 +52,8 @@ class UncommittedBound:
         if ahead >= self.most:
             self.since, self._look_at = now if self.since is None else self.since, 0
         else:
-            self.since, self._look_at = None, brought + (half if ahead < half else self.most) - ahead
+            room = (half if ahead < half else self.most) - ahead
+            self.since, self._look_at = None, brought + max(0, room - self._in_flight)
 
     @property
     def is_reached(self) -> bool:

@@ -85,7 +85,8 @@ class StartPositions:
         # What is retained has not waited for this question, whose answer may come behind that of a fetch that waits for
         # records. A topic made anew meanwhile is noticed by it all the same, as while reading.
         if not self._first_look.is_done or any(one.is_open for one in self.table.pending):
-            await self._recreated.look(consumer)
+            await self._recreated.ask(consumer)
+            await self._recreated.begin_anew(consumer)
         # Who asks for a partition whose leader is away gets no answer for the others that he asks for with it.
         able = [one for one in self.table.pending if one.is_open and not _lacks_leader(one)]
         pending = {one: one.assignment for one in able}
@@ -220,8 +221,9 @@ class StartPositions:
         Its log may be longer by now than the position, so that nothing else would tell. BrokerError: no answer.
         """
         if (consumer := self.consumer) is not None:
+            await self._recreated.ask(consumer)  # without the lock: an assignment must not wait for the answer
             async with self._one_at_a_time:
-                await self._recreated.look(consumer)
+                await self._recreated.begin_anew(consumer)
 
     async def reset(self, partition: TopicPartition, position: int) -> None:
         """The position of a partition is not in its log any more: start where the policy says, with a new tracker.

@@ -25,17 +25,19 @@ class RecreatedTopics:
         self._committer = committer
         self._starter = starter
 
-    async def look(self, consumer: Consumer) -> None:
-        """Ask for the ids of the topics; what is known of a partition whose topic has another one is void.
+    async def ask(self, consumer: Consumer) -> None:
+        """Ask for the ids of the topics. BrokerError: no answer."""
+        ours = {one.id.topic for one in self._owned.table if one.is_ours}
+        self._incarnations.told(await consumer.topic_ids(ours.union(self._topics)))
+
+    async def begin_anew(self, consumer: Consumer) -> None:
+        """Void what is known of partitions whose topic has another id by now, and begin those that are read.
 
         BrokerError: no answer. Called by one at a time, with :class:`StartPositions`' lock.
         """
-        ours = [one for one in self._owned.table if one.is_ours]
-        topics = {one.id.topic for one in ours}.union(self._topics)
-        self._incarnations.told(await consumer.topic_ids(topics))
         anew = {}
-        for one in ours:
-            why = self._starter.why_void(one) if one.is_ours else None
+        for one in [one for one in self._owned.table if one.is_ours]:
+            why = self._starter.why_void(one)
             if why is None:
                 continue
             if not one.is_pending:

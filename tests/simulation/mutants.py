@@ -412,7 +412,7 @@ MUTANTS = (
     Mutant("a producer that has failed goes on", "outgoing/transactions.py",
            "        self.is_sound = False\n        try:\n", "        try:\n"),
     Mutant("a transaction that is given up stays open", "outgoing/transactions.py",
-           "            if producer is not None and self._is_begun and producer.is_sound:", "            if False:"),
+           "                if self._producer is not None and self._is_begun and self._producer.is_sound:", "                if False:"),
     Mutant("what sends nothing is never settled", "outgoing/outputs.py",
            "        verdicts_of(message.tracker).settle(message.index)  # where nothing was sent; a tick commits it", "        pass", "chain"),
     Mutant("a handler is nacked for the broker's trouble", "outgoing/exactly_once.py",
