@@ -43,7 +43,8 @@ class Stage:
 
     def cli(self, *arguments: str) -> Ended:
         """A command, in this process."""
-        done = CliRunner().invoke(commands, [*arguments, "--bootstrap-servers", self.servers])
+        where = () if "--config" in arguments else ("--bootstrap-servers", self.servers)
+        done = CliRunner().invoke(commands, [*arguments, *where])
         if done.exception is not None and not isinstance(done.exception, SystemExit):
             raise done.exception
         return Ended(done.exit_code, done.stdout, done.stderr)
@@ -170,9 +171,15 @@ def test_positions_are_shown_set_saved_and_restored_and_letters_sent_back_once(k
     letters = stage.cli("dlq", "show", stage.letters)
     assert f"from {stage.name}-1 2  key ada  builtins.ValueError: no amount" in letters.out
     assert f"1 record in {stage.letters}" in letters.out  # and not the one that was aborted
-    replayed = stage.cli("dlq", "replay", stage.letters, "--yes")
+    by_hand = stage.cli("dlq", "replay", stage.letters, "--yes")
+    assert "no incoming channel of the configuration reads that" in by_hand.out
+    config = tmp_path / "app.toml"
+    servers = f'[kafka]\nbootstrap_servers = "{stage.servers}"\n'
+    config.write_text(f'{servers}[incoming.orders]\ntopic = "{stage.name}"\ngroup_id = "{stage.name}"\n')
+    replay = ("dlq", "replay", stage.letters, "--yes", "--config", str(config))
+    replayed = stage.cli(*replay)
     assert replayed.out.endswith("replayed 1 record\n"), replayed.err
-    again = stage.cli("dlq", "replay", stage.letters, "--yes")
+    again = stage.cli(*replay)
     assert (again.code, again.out) == (0, f"{stage.letters}: 0 records to replay\n")
     back, original = stage.last_record(stage.tp(1)), failed()
     assert (back.offset, back.key, back.value) == (4, original.key, original.value)
