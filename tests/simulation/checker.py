@@ -475,7 +475,7 @@ def _duplicates(history: History) -> Iterator[Violation]:
     """
     if not history.promise.commits:
         return
-    faults, twice = _spans(history), unaware(history)
+    faults, twice, unsure = _spans(history), unaware(history), unsure_sends(history)
     let_go = {(event.who, event.at) for _, event in history.of("revoked", "left")}
     for tp, eras in _eras(history).items():
         resets = [index for index, event in history.of("reset") if event.tp == tp]
@@ -498,12 +498,19 @@ def _duplicates(history: History) -> Iterator[Violation]:
                         continue
                     if (era.who, history.events[done].at) in let_go:
                         continue
+                    if unsure < begin and history.events[done].kind in ("letter", "copy"):
+                        continue  # its writer may have been told that it failed
                     since = _last_claim(history, begin, since)
                     if since <= done or not _kept_back(history, faults, done, since):
                         text = (
                             f"{_name(tp)}: {event.who} began {offset} again, which {era.who} had done, without a fault"
                         )
                         yield Violation("I7", text, begin)
+
+
+def unsure_sends(history: History) -> int:
+    """From when on nobody knows of a letter or a copy whether its writer was told that it stands in its topic."""
+    return next((index for index, event in history.of("calm") if event.note.startswith("send-fails")), NEVER)
 
 
 def _last_claim(history: History, begin: int, since: int) -> int:

@@ -6,7 +6,19 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.simulation.checker import NEVER, History, Rule, Violation, _done_in, _Era, _eras, _kept_back, _name, _spans
+from tests.simulation.checker import (
+    NEVER,
+    History,
+    Rule,
+    Violation,
+    _done_in,
+    _Era,
+    _eras,
+    _kept_back,
+    _name,
+    _spans,
+    unsure_sends,
+)
 from tests.simulation.history import Event, Partition
 
 NOTICED_S = 5.0
@@ -279,7 +291,7 @@ def _through_with(history: History, tp: Partition, era: _Era, until: int) -> Ite
     for index, event in history.of("reset"):
         if event.tp == tp and event.who == era.who and era.start < index < until:
             era = era._replace(start=index, committed=event.offset)
-    unsure = next((index for index, event in history.of("calm") if event.note.startswith("send-fails")), NEVER)
+    unsure = unsure_sends(history)
     for offset, _, ended in _done_in(history, tp, era, until):
         settled = [index for index, _ in history.records[tp, offset].settled if era.start < index < until]
         if unsure < until and all(history.events[index].kind in ("letter", "copy") for index in settled):

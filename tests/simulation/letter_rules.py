@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from tests.simulation.checker import NEVER, Headers, History, Letter, Place, Rule, Stored, Violation, _name, _spans
+from tests.simulation.checker import (
+    NEVER,
+    Headers,
+    History,
+    Letter,
+    Place,
+    Rule,
+    Stored,
+    Violation,
+    _name,
+    _spans,
+    unsure_sends,
+)
 
 SPEAKS_OF_FAILURE = ("exception-class-name", "reason")
 """Headers that each letter has besides those of its origin."""
@@ -77,7 +89,7 @@ def _number(history: History) -> Iterator[Violation]:
     nacked before a function sees it.
     """
     spans, late = _spans(history), history.promise.window_s
-    unsure = next((index for index, event in history.of("calm") if event.note.startswith("send-fails")), NEVER)
+    unsure = unsure_sends(history)
     is_lossy = history.promise.spark and any("retention" in event.note for _, event in history.of("fault"))
     failed, written, fetched = Counter[Place](), Counter[Place](), Counter[Place]()
     calls: dict[int, list[Place]] = defaultdict(list)

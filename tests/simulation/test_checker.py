@@ -222,6 +222,14 @@ def test_a_record_that_is_lost_while_it_is_in_hand_holds_back_those_behind_it() 
     assert broken(before) == {"I7", "I20"}
 
 
+def test_a_letter_whose_writer_was_told_that_it_failed_need_not_count() -> None:
+    failed = [begin(2), end(2, "failed"), Event(0.0, "letter", "", TP, 2)]
+    moved = [assigned("A2", 2), *handled(2, who="A2", call=10), *commit(3, 2, who="A2")]
+    told = case(Event(0.0, "calm", note="send-fails #1"), assigned(), handled(0, 1), commit(2), failed, moved)
+    assert broken(told) == set()
+    assert broken(case(assigned(), handled(0, 1), commit(2), failed, moved)) == {"I7"}
+
+
 def test_an_attempt_belongs_to_the_assignment_in_which_its_record_was_begun() -> None:
     failed, again = TWO_ATTEMPTS[:2], TWO_ATTEMPTS[2:]
     late = case(
