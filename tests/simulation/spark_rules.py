@@ -76,7 +76,8 @@ def _alone_at_last(history: History) -> Iterator[Violation]:
                     if run.call != event.call and run.call not in given_up and _overlap(run, event):
                         yield Violation("S1", f"{_of(event)} began while run {run.call} of it went on", index)
             active[event.call] = runs[event.call]
-            of_run[event.call, event.tp] = clients.get((event.who, event.tp), event.client)
+            if (event.who, event.tp) not in by_two.get(index, ()):  # else it may be either's
+                of_run[event.call, event.tp] = clients.get((event.who, event.tp), event.client)
         elif event.kind in ("revoked", "left"):
             for run in mine:
                 for tp, span in run.spans:

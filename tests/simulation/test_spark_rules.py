@@ -54,6 +54,15 @@ def test_a_good_history_breaks_nothing() -> None:
     assert check(GOOD) == []
 
 
+def test_of_two_clients_of_an_application_either_may_have_begun_a_run() -> None:
+    """One of them does not know that it is out, and its run goes on when the other lets the partition go."""
+    both = [assigned()._replace(client=2), assigned("A1", 2)._replace(client=3)]
+    let_go = Event(0.0, "revoked", "A1", TP, client=3)
+    assert "S1" not in broken(spark(both, run(0, 3), let_go, over(0, 3)))
+    alone = [assigned("A1", 2)._replace(client=3)]
+    assert "S1" in broken(case(alone, run(0, 3), let_go, over(0, 3), promise=SPARK))
+
+
 def test_a_run_that_a_crash_has_cut_off_is_run_again_in_the_same_range() -> None:
     crash = [Event(3.0, "fault", note="crash #1"), Event(3.0, "member", "A1", note="crash")]
     again = [assigned("A2", 2), *run(0, 3, 2, "A2"), *over(0, 3, 2, "A2"), *commit(3, who="A2")]
