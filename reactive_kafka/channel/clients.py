@@ -64,6 +64,8 @@ class ChannelConsumer:
         self.uncommitted = UncommittedBound(
             settings.most_uncommitted, settings.max_in_flight, role.strategy, self.engine.ahead, self.committer.request,
             failing=lambda: self.committer.failing,
+            stored=lambda: parts.commits.outcomes["ok"],
+            is_strict=settings.max_uncommitted is not None,
         )  # fmt: skip
         self.owned = OwnedPartitions(role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon)
         self.starts = StartPositions(

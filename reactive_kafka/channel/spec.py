@@ -122,10 +122,11 @@ class Role:
 
 def roles(settings: IncomingSettings, strategy: CommitStrategy, hooks: Hooks) -> list[Role]:
     """The clients that a channel needs: its consumers, and one more where records are retried with a delay."""
+    most = settings.max_uncommitted
     share = replace(
         settings,
         max_in_flight=max(1, settings.max_in_flight // settings.consumers),
-        max_uncommitted=max(1, settings.most_uncommitted // settings.consumers),
+        max_uncommitted=None if most is None else max(1, most // settings.consumers),
     )
     found = [
         Role(

@@ -27,12 +27,15 @@ class Rare:
 class Partition:
     """What a channel does around its bound: it polls while it may, settles, and commits when it is asked to."""
 
-    def __init__(self, most: int, strategy: Any) -> None:
-        self.brought = self.settled = self.committed = 0
+    def __init__(self, most: int, strategy: Any, *, is_strict: bool = True) -> None:
+        self.brought = self.settled = self.committed = self.stored = 0
         self.requested = False
         self.refusal: str | None = None
         self.now = 0.0
-        self.bound = UncommittedBound(most, IN_FLIGHT, strategy, self.ahead, self.request, lambda: self.refusal)
+        self.bound = UncommittedBound(
+            most, IN_FLIGHT, strategy, self.ahead, self.request, lambda: self.refusal, lambda: self.stored,
+            is_strict=is_strict,
+        )  # fmt: skip
 
     def ahead(self) -> int:
         return self.settled - self.committed
@@ -55,6 +58,7 @@ class Partition:
         self.requested, self.refusal = False, refusal
         if refusal is None:
             self.committed = self.settled
+            self.stored += 1
 
 
 STEPS = st.lists(
@@ -97,6 +101,37 @@ def test_a_strategy_of_ones_own_is_bounded_while_commits_fail_and_only_then(most
             assert not partition.bound.is_reached or (is_failing and ahead >= most)
             assert partition.bound.is_reached or not is_failing or ahead < most + IN_FLIGHT
         assert not partition.requested
+
+
+@settings(max_examples=1000)
+@given(most=st.integers(1, 60), strategy=st.sampled_from([Throttled(1.0), Latest(1.0)]), steps=STEPS)
+def test_where_it_is_not_strict_it_holds_while_commits_fail_or_are_late(
+    most: int, strategy: Any, steps: list[Any]
+) -> None:
+    partition, stored_at = Partition(most, strategy, is_strict=False), 0.0
+    for step, value in steps:
+        getattr(partition, step)(value)
+        stored_at = partition.now if (step, value) == ("commit", None) else stored_at
+        if step == "poll" and partition.ahead() >= most + IN_FLIGHT:
+            is_held = partition.refusal is not None or partition.now - stored_at > 3 * most
+            assert partition.bound.is_reached or not is_held
+        if step == "poll" and partition.bound.is_reached:
+            assert partition.ahead() >= most
+            assert partition.refusal is not None or partition.now > stored_at
+
+
+def test_who_is_fast_does_not_wait_for_each_commit_and_sends_few_before_their_time() -> None:
+    partition, early = Partition(20, Throttled(1.0), is_strict=False), 0
+    for number in range(1000):
+        assert partition.poll(IN_FLIGHT)
+        partition.now += 0.001 - 1
+        partition.settle(IN_FLIGHT)
+        early += partition.requested
+        partition.requested = False
+        if number % 500 == 499:
+            partition.commit(None)
+    assert partition.brought == 1000 * IN_FLIGHT
+    assert early == 5  # in a second, one each 0.2 s
 
 
 def test_it_is_told_once_it_has_lasted() -> None:

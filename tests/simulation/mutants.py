@@ -371,7 +371,7 @@ MUTANTS = (
     Mutant("a string is lost with every rebalance before reading starts", TABLE, "if not one.is_ours and not self._is_next(one, generation):", "if not one.is_ours:", "strings"),
     Mutant("each client has the whole window", "channel/spec.py", "max_in_flight=max(1, settings.max_in_flight // settings.consumers),", "max_in_flight=settings.max_in_flight,"),
     Mutant("what is settled and not committed has no bound", "partitions/fetcher.py", "if self._uncommitted.is_reached:", "if False:"),
-    Mutant("nothing is committed before the bound is reached", "commit/uncommitted.py", "if ahead >= half and self._is_always:", "if False:"),
+    Mutant("nothing is committed before the bound is reached", "commit/uncommitted.py", "if ahead >= half and self._is_always and (self._is_strict or now >= self._early_at):", "if False:"),
     Mutant("a pause is ignored", LANES, "return bool(self._channel) or any(partition in paused for paused in self._partitions.values())", "return False", "pause"),
     Mutant("a pause stops the client alone", LANES, "            if self._pauses.has(lane.tracker.partition):\n                lane.change(\"pause\")\n",
            "            if self._pauses.has(lane.tracker.partition):\n                pass\n", "pause"),
