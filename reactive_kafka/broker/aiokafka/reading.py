@@ -62,6 +62,11 @@ class Answers:
         self._contents.clear()
         self._errors.clear()
 
+    @property
+    def has_errors(self) -> bool:
+        """Whether :meth:`errors` may have any to tell."""
+        return bool(self._errors)
+
     def errors(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, CorruptRecordError]:
         """partition -> why it could not be fetched at the position where it stands; each is told once."""
         found, self._errors = self._errors, {}
@@ -126,7 +131,8 @@ class Reader:
             self.answers.clear()
             return poll
         fetched = client._fetcher._records
-        poll.errors.update(self.answers.errors(self._assignment.positions()))
+        if self.answers.has_errors:  # the positions of all partitions are too much to look up for each poll
+            poll.errors.update(self.answers.errors(self._assignment.positions()))
         left = sum(budgets.values()) if most is None else most
         for partition in list(fetched):
             if left <= 0:
