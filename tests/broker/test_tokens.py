@@ -8,7 +8,7 @@ import pytest
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import AuthenticationFailedError, SaslAuthenticationFailed
 
-from reactive_kafka.broker.aiokafka.tokens import TOKEN_DEADLINE_S, TokenLogin, Tokens
+from reactive_kafka.broker.aiokafka.credentials import TOKEN_DEADLINE_S, TokenLogin, Tokens
 from tests.app.helpers import in_virtual_time, now
 
 
@@ -62,6 +62,50 @@ async def test_a_provider_that_hangs_is_waited_for_only_so_long() -> None:
     with pytest.raises(AuthenticationFailedError, match="sasl_oauth_token_provider has given no token within 10 s"):
         await Tokens(Silent()).token()
     assert now() - began == pytest.approx(TOKEN_DEADLINE_S)
+
+
+class Failing:
+    """One that raises what it was made with."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    async def token(self) -> str:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (TimeoutError("the identity provider does not answer"), "TimeoutError: the identity provider does not answer"),
+        (asyncio.CancelledError(), "CancelledError"),  # of a task of its own
+        (SystemExit("no credentials"), "SystemExit: no credentials"),
+    ],
+)
+async def test_an_error_of_the_provider_is_its_own_whatever_it_is(error: BaseException, said: str) -> None:
+    """Row J9 of the faults."""
+    with pytest.raises(AuthenticationFailedError, match=f"sasl_oauth_token_provider: {said}"):
+        await Tokens(Failing(error)).token()
+
+
+async def test_who_waits_for_a_token_can_be_cancelled() -> None:
+    waiting = asyncio.create_task(Tokens(Silent()).token())
+    await asyncio.sleep(0)
+    waiting.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await waiting
+
+
+class Wordless:
+    """One whose token is none."""
+
+    async def token(self) -> None:
+        return None
+
+
+async def test_what_is_no_text_is_no_token() -> None:
+    with pytest.raises(AuthenticationFailedError, match="sasl_oauth_token_provider has given NoneType, not a str"):
+        await Tokens(Wordless()).token()
 
 
 async def test_a_token_that_the_broker_refuses_is_no_login() -> None:

@@ -15,8 +15,8 @@ import aiokafka.errors as kafka_errors
 from aiokafka.conn import AIOKafkaConnection, CloseReason
 
 from reactive_kafka.broker.aiokafka import forked
+from reactive_kafka.broker.aiokafka.credentials import TokenLogin, current
 from reactive_kafka.broker.aiokafka.setup import within
-from reactive_kafka.broker.aiokafka.tokens import TokenLogin
 from reactive_kafka.errors import BrokerError, FatalBrokerError, describe, text_of
 
 START_DEADLINE_S = 20.0
@@ -110,10 +110,13 @@ def _noting_why(connect: Any) -> Any:
     @wraps(connect)
     async def connects(self: AIOKafkaConnection) -> Any:
         client = getattr(self._on_close_cb, "__self__", None)  # None: it asks a bootstrap server
+        self._ssl_context, problem = current(self._ssl_context)
         try:
             made = await connect(self)
         except Exception as error:
             failure = _failure(self, error)
+            if problem:
+                failure = failure._replace(text=f"{failure.text}; {problem}")
             if client is not None:
                 _failures[client] = failure
             if (starting := _starting.get()) is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any, TypeVar
@@ -14,9 +13,8 @@ import aiokafka.errors as kafka_errors
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
-from aiokafka.helpers import create_ssl_context
 
-from reactive_kafka.broker.aiokafka.tokens import Tokens
+from reactive_kafka.broker.aiokafka.credentials import TLS_SETTINGS, Tokens, tls_context
 from reactive_kafka.config.secrets import revealed
 from reactive_kafka.errors import (
     BrokerError,
@@ -44,7 +42,6 @@ CONSUMER_FIXED: Mapping[str, Any] = {
     "auto_offset_reset": "none",
 }
 ASSIGNORS = {one.name: one for one in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)}
-TLS_FILES = ("ssl_cafile", "ssl_capath", "ssl_certfile", "ssl_keyfile", "ssl_crlfile")
 
 FATAL = (
     kafka_errors.TopicAuthorizationFailedError,
@@ -135,12 +132,10 @@ def client_properties(properties: Mapping[str, Any], name: str) -> dict[str, Any
     Where a TLS file is missing, or cannot be used, FatalBrokerError names the key and the file.
     """
     arguments = {"client_id": f"reactive-kafka-{name}"} | {name: revealed(value) for name, value in properties.items()}
-    of_tls = (*TLS_FILES, "ssl_cadata", "ssl_password")
-    ssl = {name.removeprefix("ssl_"): arguments.pop(name) for name in of_tls if name in arguments}
-    check_hostname = arguments.pop("ssl_check_hostname", True)
-    if "ssl_context" not in arguments and (ssl or "SSL" in str(arguments.get("security_protocol", ""))):
-        context = arguments["ssl_context"] = _tls_context(ssl, properties)
-        context.check_hostname = bool(check_hostname)
+    given = {name: arguments.pop(name) for name in TLS_SETTINGS if name in arguments}
+    check_hostname = bool(arguments.pop("ssl_check_hostname", True))
+    if "ssl_context" not in arguments and (given or "SSL" in str(arguments.get("security_protocol", ""))):
+        arguments["ssl_context"] = tls_context(given, check_hostname=check_hostname)
     if (provider := arguments.get("sasl_oauth_token_provider")) is not None:
         arguments["sasl_oauth_token_provider"] = Tokens(provider)
     names = arguments.get("partition_assignment_strategy")
@@ -149,16 +144,6 @@ def client_properties(properties: Mapping[str, Any], name: str) -> dict[str, Any
         classes = tuple(ASSIGNORS[name] if isinstance(name, str) else name for name in names)
         arguments["partition_assignment_strategy"] = classes
     return arguments
-
-
-def _tls_context(ssl: Mapping[str, Any], properties: Mapping[str, Any]) -> Any:
-    try:
-        return create_ssl_context(**ssl)
-    except (OSError, ValueError) as error:  # asked for again with the next attempt: it may be being replaced
-        files = [name for name in TLS_FILES if properties.get(name)]
-        missing = [name for name in files if not os.access(str(properties[name]), os.R_OK)]
-        which = ", ".join(f"{name} = {str(properties[name])!r}" for name in missing or files) or "ssl_cadata"
-        raise FatalBrokerError(f"TLS cannot be set up with {which}: {error}") from error
 
 
 def made(kind: Callable[..., T], arguments: Mapping[str, Any]) -> T:

@@ -50,7 +50,7 @@ LISTENERS = {
     "FOREIGN": "SSL",
     "OLD": "SSL",  # TLS 1.1 only
     "SASL": "SASL_SSL",
-    "SHORT": "SASL_SSL",  # sessions end soon; no PLAIN
+    "SHORT": "SASL_SSL",  # sessions end soon; no PLAIN; clients may show a certificate
 }
 CERTIFICATES = {"EXPIRED": "server-expired", "ELSEWHERE": "server-elsewhere", "FOREIGN": "server-foreign"}
 LOGIN = "org.apache.kafka.common.security"
@@ -114,6 +114,16 @@ class Guarded:
         while ssl.get_server_certificate((host, int(port)), timeout=ANSWER_S) != wanted:
             assert time.monotonic() < deadline, f"{listener} does not show {name}"
             time.sleep(0.02)
+
+    def trust(self, listener: str, authority: str) -> None:
+        """Have a listener trust the clients of another authority, and no others; connections that there are stay."""
+        changed = ConfigResource("broker", "1")
+        full = f"listener.name.{listener.lower()}.ssl.truststore"
+        for key, value in (("type", "PEM"), ("location", str(self.folder / f"{authority}.crt"))):
+            changed.add_incremental_config(
+                ConfigEntry(f"{full}.{key}", value, incremental_operation=AlterConfigOpType.SET)
+            )
+        _done(self._admin.incremental_alter_configs([changed]))
 
     def grant(self, user: str, rights: Sequence[Right]) -> None:
         """Allow a user something."""
@@ -221,5 +231,6 @@ def _properties(folder: Path) -> Iterator[tuple[str, str]]:
                     ms = str(round(REAUTH_S * 1000))
                     yield f"{prefix}.{mechanism.lower()}.connections.max.reauth.ms", ms
     yield "listener.name.mtls.ssl.client.auth", "required"
+    yield "listener.name.short.ssl.client.auth", "requested"
     yield "listener.name.old.ssl.enabled.protocols", "TLSv1.1"
     yield "listener.name.old.ssl.protocol", "TLSv1.1"

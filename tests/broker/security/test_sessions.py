@@ -9,7 +9,7 @@ from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 
-from reactive_kafka.broker.aiokafka import tokens as tokens_of_ours
+from reactive_kafka.broker.aiokafka import credentials
 from reactive_kafka.observe.events import BrokerUnavailable
 from tests.broker.hazards.faults import until
 from tests.broker.security.guarded import PASSWORD, REAUTH_S, WRONG, Guarded, Tokens
@@ -121,7 +121,7 @@ async def test_a_login_that_is_refused_while_it_runs_is_named_and_ends_nothing(
     words: str,
 ) -> None:
     """Rows J7, J9 of the faults."""
-    monkeypatch.setattr(tokens_of_ours, "TOKEN_DEADLINE_S", 0.5)
+    monkeypatch.setattr(credentials, "TOKEN_DEADLINE_S", 0.5)
     settings = guarded.way(way, "SHORT")
     async with serving(guarded, settings, channel={"session_timeout_ms": 30_000}) as service:
         await service.send(b"1", b"bad 2", b"3")
