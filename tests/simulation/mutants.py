@@ -285,7 +285,7 @@ MUTANTS = (
            "if len(self._jobs) <= self._setup.settings.spark.max_concurrent_jobs:"),
     Mutant("a part supersedes nothing", SPARK_JOB, "for start, until in run.planned.failed\n", "for start, until in run.planned.failed[:0]\n"),
     Mutant("a part supersedes the innermost failed range only", BISECTION, "(*failed, (start, until))", "((start, until),)"),
-    Mutant("a half is lost", BISECTION, "self._stack += [(part, reason) for part in reversed(parts)]",
+    Mutant("a half is lost", BISECTION, "self._stack[at:at] = [(part, reason) for part in reversed(parts)]",
            "self._stack += [(part, reason) for part in parts[:1]]"),
     Mutant("the halves share a record", BISECTION, "yield piece.between(middle, piece.end, PlannedRange(cut, until, failed))",
            "yield piece.between(middle + 1, piece.end, PlannedRange(cut, until, failed))"),

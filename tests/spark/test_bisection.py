@@ -63,6 +63,26 @@ def test_several_partitions_run_alone_first_under_the_ranges_that_they_have() ->
     assert bisection.left == parts
 
 
+def test_a_partition_that_is_all_bad_is_searched_when_the_others_had_their_turn() -> None:
+    c = TopicPartition("clicks", 2)
+    bisection = Bisection([whole(A, range(5_000)), whole(B, range(5_000)), whole(c, range(5_000))], BAD)
+    ran, acked = play(bisection, {A: set(range(5_000)), c: {17}})
+    assert [piece.tracker.partition for piece in ran[:3]] == [A, B, c]
+    assert B in {piece.tracker.partition for piece in acked}
+    assert bisection.jobs <= jobs_for(15_000, 3)[1]
+    assert {piece.tracker.partition for piece, _ in bisection.take_found()} == {A, c}
+
+
+def test_what_is_left_of_each_partition_stands_in_the_order_of_its_offsets() -> None:
+    bisection = Bisection([whole(A, range(4)), whole(B, range(4)), whole(TopicPartition("clicks", 2), range(4))], BAD)
+    bisection.failed(BAD, is_data_error=True)
+    assert ranges(bisection.left) == [(0, 4), (0, 4), (0, 2), (2, 4)]
+    bisection.failed(BAD, is_data_error=True)
+    bisection.failed(BAD, is_data_error=True)
+    assert ranges(bisection.left) == [(0, 2), (2, 4)] * 3
+    assert [piece.tracker.partition.partition for piece in bisection.left] == [0, 0, 1, 1, 2, 2]
+
+
 def test_a_batch_of_one_record_needs_no_job() -> None:
     bisection = Bisection([whole(A, [7])], BAD)
     assert bisection.next() is None

@@ -103,8 +103,9 @@ class Bisection:
     """Says which part of a failed batch is to be run next, smaller and smaller ones, and which records are nacked.
 
     Each record gets one result: worked, or found, which is bad (it has failed alone) or given up with others of its
-    part. The parts of one partition run in the order of their offsets. With *k* bad records of *n* it takes about
-    ``2 k log2(n / k) + 1`` jobs; their number is limited, as :func:`jobs_for` says.
+    part. The parts of one partition run in the order of their offsets; of several partitions each runs once as a whole
+    before one that has failed is searched, or one that is all bad would leave no job for the others. With *k* bad
+    records of *n* it takes about ``2 k log2(n / k) + 1`` jobs; their number is limited, as :func:`jobs_for` says.
     """
 
     def __init__(self, wholes: Sequence[RecordRun], reason: OffloadError, *, max_jobs: int | None = None) -> None:
@@ -162,8 +163,11 @@ class Bisection:
     def _split(self, reason: OffloadError) -> tuple[RecordRun, ...]:
         if self._stack[-1][0].records == 1:
             return self._give_up(reason)
-        parts = tuple(self._halves(self._stack.pop()[0]))
-        self._stack += [(part, reason) for part in reversed(parts)]
+        piece, _ = self._stack.pop()
+        parts = tuple(self._halves(piece))
+        is_whole = piece.records == len(self._offsets[piece.tracker.partition][1])
+        at = 0 if is_whole else len(self._stack)  # behind the wholes that have not run yet, or next
+        self._stack[at:at] = [(part, reason) for part in reversed(parts)]
         return parts
 
     def _halves(self, piece: RecordRun) -> Iterator[RecordRun]:
