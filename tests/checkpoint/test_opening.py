@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ from reactive_kafka.checkpoint.stores.opening import open_store
 from reactive_kafka.checkpoint.stores.redis import RedisStore
 from reactive_kafka.checkpoint.stores.sql import SqlStore
 from reactive_kafka.config.urls import check_url
+from reactive_kafka.errors import FatalBrokerError
+from reactive_kafka.records import TopicPartition
 from tests.checkpoint.conftest import install_stores
 
 
@@ -78,6 +81,34 @@ def test_what_cannot_work_is_told_before_anything_is_opened(url: str, told: str)
         with pytest.raises(ValueError, match=told) as refused:
             call(url)
         assert "s3cr3t" not in str(refused.value)
+
+
+def test_a_parameter_that_redis_does_not_know_is_told_before_anything_connects() -> None:
+    with pytest.raises(ValueError, match=r"redis://\*\*\*@cache\?sslmode=require: .*argument 'sslmode'"):
+        open_store("redis://:s3cr3t@cache?sslmode=require")
+
+
+@pytest.mark.parametrize(
+    ("url", "told"),
+    [
+        # asyncpg's is "ssl"; "sslmode" is what every other driver has
+        ("postgresql://u:s3cr3t@127.0.0.1:1/shop?sslmode=require", "argument 'sslmode'"),
+        ("postgresql://u:s3cr3t@a..b/shop", "label empty or too long"),
+        ("postgresql+psycopg://u:s3cr3t@127.0.0.1:1/shop?bogus=1", "bogus"),
+    ],
+)
+async def test_a_connection_that_cannot_be_made_is_for_the_operator_and_names_the_store(url: str, told: str) -> None:
+    store = open_store(url)
+    calls: list[Callable[[], Awaitable[object]]] = [
+        lambda: store.read("g", [TopicPartition("t", 0)]),
+        lambda: store.write("g", {}),
+    ]
+    for call in calls:
+        with pytest.raises(FatalBrokerError) as refused:
+            await call()
+        assert str(refused.value).startswith(url.replace("u:s3cr3t@", "***@"))
+        assert told in str(refused.value)
+    await store.close()
 
 
 @pytest.mark.parametrize(

@@ -79,6 +79,11 @@ class RedisStore:
             socket_timeout=None,  # with one, redis-py waits by wait_for, which in Python 3.11 loses cancellations
             retry=Retry(NoBackoff(), 0),  # what was sent may have arrived: whoever has asked knows what to do then
         )
+        pool = self._redis.connection_pool
+        try:
+            pool.connection_class(**pool.connection_kwargs)  # which connects to nothing
+        except TypeError as error:  # else each call would raise it
+            raise ValueError(f"{self._shown}: {error}") from error
         self._compare_and_set = self._redis.register_script(COMPARE_AND_SET)
 
     def __repr__(self) -> str:

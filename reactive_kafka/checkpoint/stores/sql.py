@@ -131,7 +131,7 @@ class SqlStore:
     async def _connected(self, *, reads: bool = False) -> AsyncIterator[AsyncConnection]:
         """A connection in which a transaction has begun; what is not committed at the end is rolled back."""
         async with AsyncExitStack() as opened:
-            with self._told():
+            with self._told(connects=True):
                 async with _deadline(self._answer_s):
                     await opened.enter_async_context(nullcontext() if reads else self._turn)
                 async with _deadline(min(CONNECT_S, self._answer_s)):
@@ -206,8 +206,11 @@ class SqlStore:
         return ROWS.update().values(**values).filter_by(**key, token=write.expected).where(there)
 
     @contextmanager
-    def _told(self, *, users: bool = False) -> Iterator[None]:
-        """Errors of what we do ourselves; those of *users* alone, told by a COMMIT, pass as they are."""
+    def _told(self, *, users: bool = False, connects: bool = False) -> Iterator[None]:
+        """Errors of what we do ourselves; those of *users* alone, told by a COMMIT, pass as they are.
+
+        While it *connects* a driver may raise anything: for a parameter of the URL that it does not know, TypeError.
+        """
         try:
             yield
         except ReactiveKafkaError:
@@ -217,7 +220,7 @@ class SqlStore:
         except Exception as error:  # drivers raise their own, unwrapped, while they connect
             if users and has_failed(error):
                 raise CheckpointError(_HAS_FAILED) from error
-            if not _is_of_database(error) or (users and meaning_of(error) != "away"):
+            if not (connects or _is_of_database(error)) or (users and meaning_of(error) != "away"):
                 raise
             raise self._translated(error) from error
 
