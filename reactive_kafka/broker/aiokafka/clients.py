@@ -44,7 +44,13 @@ from reactive_kafka.broker.aiokafka.setup import (
 )
 from reactive_kafka.broker.client import GroupDescription, GroupMember, Poll, RebalanceListener, Sight, members_share
 from reactive_kafka.broker.transactional import TransactionId
-from reactive_kafka.errors import BrokerError, MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    MetadataTooLargeError,
+    OutcomeUnknownError,
+    TransientBrokerError,
+)
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription
 
@@ -256,6 +262,8 @@ class AiokafkaInspector(Questions):
         for _, error_code, *said in answer.topic_errors:
             if error_code:
                 error = kafka_errors.for_code(error_code)(*[text for text in said if text])
+                if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
+                    raise FatalBrokerError(f"{error}: the right CREATE on it is missing, or on the cluster") from error
                 raise translate(error) from error
 
     async def _ask_coordinator(self, group_id: str, request: Any) -> Any:

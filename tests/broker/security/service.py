@@ -131,6 +131,14 @@ class Service:
         """The payloads of all dead letters."""
         return await self._values(self.letters)
 
+    async def until_dead_letters(self, *wanted: bytes, within_s: float = 30.0) -> None:
+        """Wait until there are these dead letters."""
+        found = await self.dead_letters()
+        async with asyncio.timeout(within_s):
+            while found != [*wanted]:
+                await asyncio.sleep(0.05)
+                found = await self.dead_letters()
+
     async def written(self) -> list[bytes | None]:
         """What its transactions have committed."""
         return await self._values(self.results)

@@ -176,3 +176,56 @@ async def test_a_right_that_a_transaction_lacks_is_named_and_what_it_writes_is_w
             await service.until_committed(3)
             assert await service.written() == [b"1", b"2", b"3"]
             await service.until_ready()
+
+
+NO_CREATE = "was not created: [Error 29] TopicAuthorizationFailedError: Authorization failed.: the right CREATE on it"
+
+
+async def test_without_the_right_to_create_it_a_missing_topic_of_letters_is_named(guarded: Guarded) -> None:
+    """Row J8 of the faults."""
+    orders, results = guarded.create_topics("orders", "results")
+    letters = f"letters{orders[-9:]}"
+    with denied(guarded, NEEDED, topics=[orders, letters, results]) as (service, rights):
+        await service.send(b"1", b"bad 2", b"3")
+        async with service.app:
+            await service.until_named(f"the dead-letter topic '{letters}' does not exist", NO_CREATE)
+            assert await service.committed() in (None, 1)
+            rights.grant(("CREATE", "TOPIC", "letters"))
+            await service.until_committed(3)
+            assert service.handled == [b"1", b"bad 2", b"3"]
+            assert await service.dead_letters() == [b"bad 2"]
+            await service.until_ready()
+
+
+@pytest.mark.parametrize(
+    ("operation", "kind", "words"),
+    [
+        ("READ", "GROUP", "GroupAuthorizationFailedError: kafka-delayed-retry-topic-group-{}: the right READ on the"),
+        ("READ", "TOPIC", "TopicAuthorizationFailedError: retries-{}_100: a right on the topic is missing (READ"),
+        ("CREATE", "TOPIC", NO_CREATE),
+    ],
+)
+async def test_a_right_that_delayed_retries_lack_is_named_and_may_be_granted_later(
+    guarded: Guarded, operation: str, kind: str, words: str
+) -> None:
+    """Row J8 of the faults."""
+    topics = guarded.create_topics("orders", "letters", "results")
+    end = topics[0][-8:]
+    retries = f"retries-{end}_100"
+    of_retries = {(one, "TOPIC", retries) for one in ("READ", "WRITE", "CREATE")}
+    of_retries.add(("READ", "GROUP", f"kafka-delayed-retry-topic-group-{end}"))
+    (missing,) = (right for right in of_retries if right[:2] == (operation, kind))
+    channel = {
+        "failure_strategy": "delayed-retry-topic",
+        "delayed_retry": {"topics": [retries], "max_retries": 1},
+    }
+    with denied(guarded, NEEDED | of_retries - {missing}, topics=topics, channel=channel) as (service, rights):
+        await service.send(b"1", b"bad 2", b"3")
+        async with service.app:
+            await service.until_named(words.format(end))
+            assert await service.dead_letters() == []
+            rights.grant(missing)
+            await service.until_dead_letters(b"bad 2")
+            await service.until_committed(3)
+            await service.until_ready()
+            assert Counter(service.handled) == Counter({b"1": 1, b"bad 2": 2, b"3": 1})
