@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.observe.events import LoopBlocked, Observer
@@ -16,6 +20,9 @@ WINDOW = 100
 """Ticks of which the worst is reported: ten seconds."""
 WARNED_S = 1.0
 """A longer lag is an event: heartbeats wait as well, and a session times out after 45 s by default."""
+LOOKS_PER_WARNING = 8
+"""How often the loop is looked at, from outside, in the time after which it is said to be blocked."""
+FRAMES_NAMED = 4  # at each end of a stack
 
 
 YOUNG_OBJECTS = 20_000
@@ -43,14 +50,73 @@ class LoopLag:
 
     async def measure(self) -> None:
         """Measure until it is cancelled."""
-        while True:
-            due = self._clock.monotonic() + TICK_S
-            await asyncio.sleep(TICK_S)
-            self.last_turn = self._clock.monotonic()
-            self._lags.append(max(0.0, self.last_turn - due))
-            if self._lags[-1] >= WARNED_S:
-                self._observer.on(LoopBlocked(lag_s=self._lags[-1]))
-            self._each_tick()
+        with LoopWatch() as watch:
+            while True:
+                due = self._clock.monotonic() + TICK_S
+                await asyncio.sleep(TICK_S)
+                self.last_turn = self._clock.monotonic()
+                self._lags.append(max(0.0, self.last_turn - due))
+                where = watch.turned()
+                if self._lags[-1] >= WARNED_S:
+                    self._observer.on(LoopBlocked(lag_s=self._lags[-1], where=where))
+                self._each_tick()
+
+
+class LoopWatch:
+    """Looks, from a thread of its own, at where the loop's thread is while the loop does not turn.
+
+    By the time when the loop turns again nothing on it can tell any more. Its time is the real one.
+    """
+
+    def __init__(self, warned_s: float = WARNED_S) -> None:
+        self._look_s = warned_s / LOOKS_PER_WARNING
+        self._thread_id = threading.get_ident()
+        self._is_over = threading.Event()
+        self._turns = 0
+        self._where = ""
+        self._thread = threading.Thread(target=self._watch, name="loop watch", daemon=True)
+
+    def __enter__(self) -> LoopWatch:
+        with suppress(RuntimeError):  # a machine that has no thread left: nobody looks
+            self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._is_over.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def turned(self) -> str:
+        """The loop has turned: where it has stood until now, or nothing."""
+        self._turns += 1
+        where, self._where = self._where, ""
+        return where
+
+    def _watch(self) -> None:
+        seen, looks = self._turns, 0
+        while not self._is_over.wait(self._look_s):
+            looks = looks + 1 if self._turns == seen else 0
+            seen = self._turns
+            if looks == LOOKS_PER_WARNING - 2 and (frame := sys._current_frames().get(self._thread_id)):
+                self._where = where_in(frame)
+
+
+def where_in(frame: FrameType | None) -> str:
+    """A stack in words, from the code of users to where it stands: ``shop.py:12 handle > ssl.py:1295 recv``."""
+    places: list[str] = []
+    while frame is not None and not (places and _turns_the_loop(frame)):
+        places.append(f"{Path(frame.f_code.co_filename).name}:{frame.f_lineno} {frame.f_code.co_name}")
+        frame = frame.f_back
+    places.reverse()
+    if len(places) > 2 * FRAMES_NAMED:
+        places[FRAMES_NAMED:-FRAMES_NAMED] = ["..."]
+    return " > ".join(places)
+
+
+def _turns_the_loop(frame: FrameType) -> bool:
+    """Whether a frame is of this package, or of asyncio: what called the code that blocks."""
+    name = frame.f_globals.get("__name__", "")
+    return isinstance(name, str) and name.partition(".")[0] in ("asyncio", "reactive_kafka")
 
 
 @contextmanager

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import re
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -19,6 +22,7 @@ from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import WorkerSetup
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import LoopBlocked, RecordLeft
+from reactive_kafka.runtime.loop import where_in
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
 from reactive_kafka.verdicts.hook import NoHook
 from tests.app.helpers import (
@@ -443,18 +447,42 @@ async def test_a_thread_that_never_ends_loses_its_place_too() -> None:
 # -- what is told
 
 
-async def test_a_loop_that_stood_still_is_told() -> None:
+async def test_a_loop_that_stood_still_is_told_and_in_what_it_stood() -> None:
+    """Row D3 of the faults."""
     recorder = Recorder()
     app = make_app(recorder)
 
+    def ask_the_price() -> None:
+        time.sleep(1.2)
+
     @app.incoming("orders")
     async def handler(value: bytes) -> None:
-        time.sleep(1.2)  # noqa: ASYNC251  # this is what is to be found out
+        ask_the_price()  # this is what is to be found out
 
     async with running(app) as test:
+        before = threading.active_count()
         await send(test, b"")
         await until(lambda: recorder.of(LoopBlocked))
-    assert recorder.of(LoopBlocked)[0].lag_s >= 1
+        blocked = recorder.of(LoopBlocked)[0]
+        assert threading.active_count() == before
+    assert blocked.lag_s >= 1
+    here = Path(__file__).name
+    assert re.fullmatch(rf"{here}:\d+ handler > {here}:\d+ ask_the_price", blocked.where), blocked.where
+    assert blocked.text().endswith(f" s, in {blocked.where}")
+    assert threading.active_count() == before - 1, "who looked has ended with the application"
+
+
+def test_of_a_deep_stack_both_ends_are_told() -> None:
+    def deeper(calls: int) -> str:
+        return deeper(calls - 1) if calls else where_in(sys._getframe())
+
+    def begins() -> str:
+        return deeper(20)
+
+    found = {"__name__": "asyncio.events", "begins": begins}
+    exec("def run(): return begins()", found)
+    places = found["run"]().split(" > ")
+    assert [place.split(" ")[-1] for place in places] == ["begins", *["deeper"] * 3, "...", *["deeper"] * 4]
 
 
 def raises_deep_down() -> None:

@@ -88,7 +88,7 @@ C13 | a new topic fits the pattern | as C12
 C14 | nothing is committed | never `latest` without a word
 D1 | SIGTERM, in every state | ends with 0 within its time
 D2 | SIGINT, SIGHUP | as D1
-D3 | the event loop is blocked | measured and told; recovers
+D3 | the event loop is blocked for 1, 15 s | measured, and told with the calls that it stood in; recovers
 D4 | a handler never returns | only its lane stands still; a stop still ends
 D5 | odd exceptions | never an ack
 D6 | a handler raises or swallows CancelledError | no ack; a timeout is told from a stop

@@ -209,6 +209,12 @@ class EmbeddedBrokerStarted(Event):
     address: str
 
 
-@event("the event loop was blocked for {lag_s:.2f} s", level="warning")
+@event(level="warning")
 class LoopBlocked(Event):
+    """``where`` are the calls that it stood in, the user's first; empty where nobody could look."""
+
     lag_s: float
+    where: str = ""
+
+    def text(self) -> str:
+        return f"the event loop was blocked for {self.lag_s:.2f} s" + (f", in {self.where}" if self.where else "")

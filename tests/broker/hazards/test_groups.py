@@ -14,6 +14,7 @@ from aiokafka.abc import ConsumerRebalanceListener
 
 from reactive_kafka import Message
 from reactive_kafka.errors import FencedError, NotOwnerError
+from reactive_kafka.observe.events import LoopBlocked
 from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, ends_within, until
@@ -175,7 +176,10 @@ async def test_h14_naive_consumer_is_thrown_out_by_a_handler_that_blocks(cluster
         await until(lambda: len(diary.assigned) > 1, "it had to join again")
 
 
-async def test_h14_a_blocked_loop_is_told_and_the_channel_recovers(cluster: KafkaTestCluster, group: str) -> None:
+@pytest.mark.parametrize("blocked_s", [1.2, BLOCKED_S, pytest.param(15.0, marks=pytest.mark.long_faults)])
+async def test_h14_a_blocked_loop_is_told_and_the_channel_recovers(
+    cluster: KafkaTestCluster, group: str, blocked_s: float
+) -> None:
     """Row D3 of the faults."""
     topic = await cluster.create_topic(1)
     await fill(cluster, topic, {0: ["block", "go on"]})
@@ -185,10 +189,12 @@ async def test_h14_a_blocked_loop_is_told_and_the_channel_recovers(cluster: Kafk
     async def handle(message: Message[bytes]) -> None:
         seen.append(message.payload)
         if message.payload == b"block" and len(seen) == 1:
-            time.sleep(BLOCKED_S)  # noqa: ASYNC251  # what nobody should do
+            time.sleep(blocked_s)  # noqa: ASYNC251  # what nobody should do
 
     async with running(cluster.bootstrap_servers, topic, group, QUICKLY, handle) as diary:
-        await until(lambda: diary.app.facts().loop_lag_s > BLOCKED_S - 0.5, "the lag is told")
+        await until(lambda: diary.app.facts().loop_lag_s > blocked_s - 0.5, "the lag is told")
+        blocked = diary.of(LoopBlocked)[0]
+        assert "test_groups.py" in blocked.where and blocked.where.endswith(" handle"), blocked.where
         await until(lambda: diary.committed() == {0: 2}, "all is committed in spite of it")
         assert seen[0] == b"block"
         assert seen[-1] == b"go on"
