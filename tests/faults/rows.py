@@ -97,7 +97,7 @@ D8 | slow handlers, fast producers | memory is bounded
 D9 | the memory limit kills the process | as C3
 D10 | no descriptors are left | told, no spin; heals
 D11 | a handler forks | the child neither commits nor beats
-D12 | uvloop, debug mode, Pythons, two loops | the same results
+D12 | uvloop, debug mode, two members in one loop or two threads | the same results
 D13 | a start or stop half-way | no task, socket or thread is left
 D14 | the wall clock jumps | ages and intervals do not
 D15 | the process pauses | as D3
