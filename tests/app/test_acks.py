@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import pickle
 import threading
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -197,6 +199,37 @@ async def test_every_verdict_but_the_first_answers_false() -> None:
         assert [await message.ack(), await message.ack(), await message.nack(ValueError())] == [True, False, False]
         assert app.health().status == "UP"
         await test.settled()
+
+
+@pytest.mark.parametrize("first", ["ack", "nack"])
+@in_virtual_time
+async def test_verdicts_in_any_order_and_number_count_once_and_nothing_grows_with_them(first: str) -> None:
+    """Row E1 of the faults."""
+    app, kept = make_app(failure_strategy="ignore", ack="manual"), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    def verdict(which: str) -> Awaitable[bool]:
+        return kept[0].ack() if which == "ack" else kept[0].nack(ValueError("no"))
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: kept)
+        assert await verdict(first) is True
+        await test.settled()
+        before = -1
+        for number in range(3000):
+            assert await verdict("ack" if number % 3 else "nack") is False
+            if number == 1000:
+                gc.collect()
+                before = len(gc.get_objects())
+        gc.collect()
+        assert len(gc.get_objects()) - before < 100
+        totals = facts(test).totals[tp()]
+        assert (totals.acked, totals.nacked) == ((1, {}) if first == "ack" else (0, {"ignore": 1}))
+        assert committed(test) == 1
 
 
 async def test_a_verdict_is_complete_at_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -11,9 +12,21 @@ from reactive_kafka import Batch, Message
 from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.errors import TransientBrokerError
-from reactive_kafka.testing import MemoryBroker
+from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import app_on
-from tests.app.helpers import committed, facts, in_virtual_time, make_app, make_broker, now, running, send, tp, until
+from tests.app.helpers import (
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    now,
+    rebalanced,
+    running,
+    send,
+    tp,
+    until,
+)
 
 
 def held(test: object) -> int:
@@ -51,6 +64,7 @@ async def test_max_in_flight_is_respected_exactly(partitions: int) -> None:
 
 @in_virtual_time
 async def test_manual_messages_left_unsettled_stop_the_fetching_until_they_are_settled() -> None:
+    """Row E4 of the faults."""
     app, kept = make_app(ack="manual", max_in_flight=5), list[Message[bytes]]()
 
     @app.incoming("orders")
@@ -138,6 +152,39 @@ async def test_a_partition_without_room_for_a_while_is_paused_and_facts_say_so()
         assert [known.paused for known in facts(test).partitions] == [False, False]
         await settle_all(kept, 5)
         await test.settled()
+
+
+@in_virtual_time
+async def test_what_was_paused_for_want_of_room_flows_again_after_rebalances() -> None:
+    """Row D8 of the faults: no pause is left over, neither in what came straight back nor in what was elsewhere."""
+    app, seen = make_app(concurrency=2, max_in_flight=2, revoke_grace="5s"), Counter[int]()
+    other, theirs = make_app(concurrency=2, max_in_flight=2), Counter[int]()
+
+    async def slow(message: Message[bytes], counted: Counter[int]) -> None:
+        await asyncio.sleep(3)
+        counted[message.partition] += 1
+
+    @app.incoming("orders")
+    async def mine(message: Message[bytes]) -> None:
+        await slow(message, seen)
+
+    @other.incoming("orders")
+    async def his(message: Message[bytes]) -> None:
+        await slow(message, theirs)
+
+    async with running(app, partitions=4) as test:
+        for partition in range(4):
+            await send(test, *[b""] * 20, partition=partition)
+        await until(lambda: any(known.paused for known in facts(test).partitions))
+        for _ in range(3):
+            await rebalanced(test)
+        async with TestApp(other, broker=test.broker):
+            await until(lambda: sum(theirs.values()) > 10, 60)
+        before = seen.copy()
+        await until(lambda: all(seen[partition] > before[partition] for partition in range(4)), 60)
+        await test.settled(timeout=300)
+        assert not any(known.paused for known in facts(test).partitions)
+        assert sum((seen + theirs).values()) == 80
 
 
 @in_virtual_time
@@ -338,14 +385,14 @@ async def test_what_is_settled_and_not_committed_is_bounded_too(most: int) -> No
         handled[0] += 1
 
     async with running(app) as test:
-        test.broker.fail_next("commit", TransientBrokerError("refused"), times=100)
+        test.broker.fail_next("commit", TransientBrokerError("refused"), times=125)
         await send(test, *[b""] * 30_000)
         await asyncio.sleep(60)
         assert most <= handled[0] <= most + 10
         assert f"(max_uncommitted = {most})" in str(facts(test).not_ready)
         assert "refused" in str(facts(test).not_ready)
         assert committed(test) is None
-        await test.settled(timeout=2_000)  # the commits are refused for 500 s
+        await test.settled(timeout=2_000)  # the commits are refused for ten minutes
         assert handled[0] == 30_000
         await until(lambda: "max_uncommitted" not in str(facts(test).not_ready))
 

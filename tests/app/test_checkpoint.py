@@ -73,6 +73,7 @@ async def test_what_the_store_has_is_where_the_next_owner_goes_on_with_the_state
 
 @in_virtual_time
 async def test_a_group_moves_to_the_store_with_the_position_that_kafka_has_and_from_then_on_the_store_counts() -> None:
+    """Row G5 of the faults."""
     rows, broker, seen, recorder = Rows(), make_broker(), Seen(), Recorder()
     for value in range(10):
         broker.produce("orders", b"%d" % value, partition=0)
@@ -216,6 +217,7 @@ async def test_with_the_store_away_at_the_start_nothing_is_delivered_and_it_begi
 
 @in_virtual_time
 async def test_with_the_store_away_later_acks_pile_up_until_max_in_flight_and_are_stored_when_it_is_back() -> None:
+    """Row G4 of the faults."""
     rows, seen = Rows(), Seen()
     app = app_on(rows, max_in_flight=20, checkpoint={"unsynced_max_age": "3s"})
     counting(app, seen)
@@ -477,6 +479,7 @@ async def test_without_a_group_the_positions_are_in_the_store_alone() -> None:
 async def test_a_stored_position_that_the_log_has_not_is_reset_and_the_state_dropped_where_it_goes_back(
     start: int, end: int, state: str | None
 ) -> None:
+    """Row G5 of the faults."""
     rows, broker, recorder, states = Rows(), make_broker(), Recorder(), list[Any]()
     for _ in range(end):
         broker.produce("orders", b"x", partition=0)

@@ -8,6 +8,7 @@ import random
 import pytest
 
 from reactive_kafka import Message, TransientBrokerError
+from reactive_kafka.broker.memory.state import Step
 from reactive_kafka.errors import OutcomeUnknownError
 from reactive_kafka.observe.events import CommitFailed, OffsetReset
 from reactive_kafka.testing import MemoryBroker
@@ -152,6 +153,28 @@ async def test_a_failed_commit_is_tried_again_at_the_next_tick_by_itself() -> No
         assert app.health().status == "UP"
         assert facts(test).commits == {"ok": 1, "failed": 2, "unknown": 0}
     assert [event.outcome for event in recorder.of(CommitFailed)] == ["failed", "failed"]
+
+
+@in_virtual_time
+async def test_what_is_acked_while_a_commit_is_on_its_way_that_fails_is_in_the_next_one() -> None:
+    """Row E6 of the faults."""
+    app, seen = make_app(commit_interval="1s"), list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+
+    async with running(app) as test:
+        failing = Step(error=TransientBrokerError("coordinator moved"), delay_s=2.5)
+        test.broker._state.faults.add("commit", None, [failing])
+        await send(test, b"")
+        await asyncio.sleep(2)
+        assert facts(test).commits == {"ok": 0, "failed": 0, "unknown": 0}, "it is on its way"
+        await send(test, b"", b"")
+        await until(lambda: facts(test).commits["failed"] == 1)
+        assert (seen, positions(test.broker)) == ([0, 1, 2], [])
+        await asyncio.sleep(2)
+        assert positions(test.broker) == [3]
 
 
 @in_virtual_time

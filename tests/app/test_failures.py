@@ -22,6 +22,7 @@ from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_
 
 @in_virtual_time
 async def test_a_retry_keeps_the_order_counts_attempts_and_doubles_its_wait() -> None:
+    """Row E8 of the faults."""
     recorder = Recorder()
     app = make_app(recorder, retry={"max_attempts": 4, "backoff": "1s", "max_backoff": "3s"})
     calls: list[tuple[float, int, int]] = []
@@ -161,6 +162,7 @@ async def test_other_channels_go_on_when_one_fails() -> None:
 
 
 async def test_ignore_logs_counts_and_goes_on() -> None:
+    """Row E8 of the faults."""
     recorder = Recorder()
     app = make_app(recorder, failure_strategy="ignore")
 
@@ -457,7 +459,17 @@ class Odd(BaseException):
     """Not an Exception."""
 
 
-@pytest.mark.parametrize("error", [Odd("odd"), asyncio.CancelledError("own"), GeneratorExit(), TimeoutError("slow")])
+@pytest.mark.parametrize(
+    "error",
+    [
+        Odd("odd"),
+        asyncio.CancelledError("own"),
+        GeneratorExit(),
+        TimeoutError("slow"),
+        MemoryError(),
+        RecursionError("maximum recursion depth exceeded"),
+    ],
+)
 @pytest.mark.parametrize("shape", ["payload", "batch"])
 async def test_whatever_a_handler_raises_by_itself_is_a_nack(shape: str, error: BaseException) -> None:
     """Rows D5, D6 of the faults."""
@@ -549,6 +561,7 @@ async def test_it_is_a_nack_too_once_a_handler_has_left_its_task_cancelled(shape
 async def test_a_handler_that_ends_the_process_settles_nothing_and_stops_the_application(
     error: BaseException, shape: str
 ) -> None:
+    """Row D5 of the faults."""
     app = make_app(batch_max_records=1, drain_timeout="30s")
 
     async def handler(value: Any) -> None:

@@ -230,6 +230,7 @@ async def test_an_ack_between_two_assignments_is_answered_when_the_partition_is_
 
 @in_virtual_time
 async def test_a_partition_that_was_elsewhere_in_between_answers_false_and_is_read_from_its_position() -> None:
+    """Row C6 of the faults."""
     kept: list[Message[bytes]] = []
     app = manual_app(kept, revoke_grace="100ms")
     async with running(app, partitions=2) as test:
@@ -266,6 +267,34 @@ async def test_a_late_ack_of_a_handler_that_outlived_its_assignment_commits_noth
         go_on.set()
         await test.settled()
         assert positions(test.broker) == [1]
+
+
+@in_virtual_time
+async def test_acks_of_earlier_assignments_to_the_same_member_answer_false_and_count_as_nothing() -> None:
+    """Row C6 of the faults."""
+    kept: list[Message[bytes]] = []
+    app = manual_app(kept, revoke_grace="100ms", commit_interval="100ms")
+    async with running(app) as test:
+        await send(test, b"", b"")
+        for times in (1, 2):  # it is thrown out, and gets its partition anew, without anybody else having had it
+            await until(lambda: len(kept) == 2 * times)  # noqa: B023
+            (member,) = test.broker.members("billing")
+            before = test.broker.generation("billing")
+            test.broker.expire("billing", member, notice_after_s=0.5)
+            await until(lambda: test.broker.generation("billing") >= before + 2)  # noqa: B023
+        await until(lambda: len(kept) == 6)
+        first, second, third = kept[:2], kept[2:4], kept[4:]
+        assert [await message.ack() for message in (*first, *second)] == [False] * 4
+        assert await first[0].nack(ValueError("late")) is False
+        await asyncio.sleep(1)
+        assert positions(test.broker) == []
+        assert facts(test).totals[tp()].acked == 0
+        assert facts(test).totals[tp()].nacked.get("fail", 0) == 0
+        assert facts(test).rebalances["lost"] == 2
+        assert facts(test).state == "running"
+        assert [await message.ack() for message in third] == [True, True]
+        await until(lambda: positions(test.broker) == [2])
+        assert facts(test).totals[tp()].acked == 2
 
 
 @in_virtual_time

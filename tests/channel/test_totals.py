@@ -16,7 +16,7 @@ def day(number: int) -> TopicPartition:
 
 
 def test_topics_that_come_and_go_for_ever_are_counted_together_from_some_number_on() -> None:
-    """Row J4 of the faults."""
+    """Rows J4, S8 of the faults."""
     totals = ChannelTotals()
     for number in range(MOST_LEFT + 12):
         totals.received(day(number), 3)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import random
+import time
 from collections.abc import Callable
 
 import pytest
@@ -122,6 +124,32 @@ def test_the_position_is_past_every_delivered_record_whatever_the_caller_says() 
     tracker = OffsetTracker(TP, 0)
     tracker.deliver([5], 3)
     assert tracker.position == 6
+
+
+def acks_behind_a_straggler(window: int) -> float:
+    """What an ack costs, in seconds, in a window whose first record is the last to be settled."""
+    tracker = tracker_with(list(range(window)))
+    order = list(range(1, window))
+    random.Random(window).shuffle(order)
+    took = 0.0
+    for number, index in enumerate(order):
+        began = time.perf_counter()
+        settled = tracker.settle(index)
+        position = tracker.committable if number % 100 == 0 else 0
+        took += time.perf_counter() - began
+        assert settled
+        assert position == 0
+    assert tracker.settle(0)
+    assert tracker.committable == window
+    assert tracker.window == 0
+    return took / window
+
+
+def test_an_ack_costs_the_same_in_a_window_of_a_hundred_thousand_as_in_one_of_a_thousand() -> None:
+    """Row E4 of the faults."""
+    little = min(acks_behind_a_straggler(1_000) for _ in range(10))
+    much = min(acks_behind_a_straggler(100_000) for _ in range(2))
+    assert much < 5 * little, "what looks at the whole window costs a hundred times as much"
 
 
 def test_settled_records_before_the_first_unsettled_one_take_no_memory() -> None:

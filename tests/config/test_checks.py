@@ -148,6 +148,7 @@ def test_what_only_looks_like_a_contradiction_is_fine(tables: dict[str, Any]) ->
 
 
 def test_a_contradiction_in_kafka_is_told_once_for_all_channels() -> None:
+    """Row S2 of the faults."""
     line = only_problem(
         {"kafka": {"group_id": "g", **SASL, **REMOTE}, "incoming": {"a": {}, "b": {}}, "outgoing": {"c": {}}}
     )

@@ -71,7 +71,7 @@ async def topic_of(bootstrap: str, topic: str) -> list[dict[str, Any]]:
 async def test_with_too_few_replicas_in_sync_reading_goes_on_and_letters_wait(
     cluster: KafkaCluster, tmp_path: Path
 ) -> None:
-    """Row A8 of the faults."""
+    """Rows A8, H-1 of the faults."""
     topic = new_topic()
     dead = f"dead-{topic}"
     config = {"min.insync.replicas": "3", "message.timestamp.type": "LogAppendTime"}

@@ -11,14 +11,14 @@ import pytest
 from reactive_kafka.broker.jars import KAFKA_VERSION
 from reactive_kafka.testing.plugin import BOOTSTRAP_VARIABLE
 from tests.faults.driver import REPOSITORY
-from tests.harness.kafka import KafkaCluster
+from tests.harness.kafka import OTHER_VERSIONS, KafkaCluster
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long_faults]
 
 SUITE = ("tests/broker/test_kafka.py", "tests/faults/test_kill.py")
 
 
-@pytest.mark.parametrize("version", ["3.9.1"])
+@pytest.mark.parametrize("version", OTHER_VERSIONS)
 def test_the_suite_of_the_client_is_green_on_another_version(version: str) -> None:
     """Row A12 of the faults."""
     assert version != KAFKA_VERSION

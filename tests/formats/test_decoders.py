@@ -192,6 +192,7 @@ BROKEN = [
 @pytest.mark.parametrize("payload_type", [Any, dict, list, int, OrderModel, OrderData, OrderStruct, OrderDict])
 @pytest.mark.parametrize("value", BROKEN, ids=lambda value: repr(value[:12]))
 def test_whatever_is_wrong_with_json_is_a_decode_error(payload_type: object, value: bytes) -> None:
+    """Rows F13, S5 of the faults."""
     with pytest.raises(DecodeError) as raised:
         decoder(payload_type)(value)
     assert len(str(raised.value)) < 250

@@ -11,6 +11,9 @@ from typing import Literal, Self
 from reactive_kafka.broker.jars import KAFKA_VERSION
 from reactive_kafka.broker.local import HOST, Node, free_ports, kafka_id
 
+OTHER_VERSIONS = ("3.9.1", "4.0.1", "4.2.0")
+"""Of Apache Kafka: those that our tests run on besides the one that is used."""
+
 _TERMINATE_TIMEOUT_S = 30.0
 
 

@@ -53,7 +53,7 @@ async def all_probes(server: HttpServer) -> set[int]:
 
 @pytest.mark.parametrize("says", [b"", b"GET /health HT", b"POST / HTTP/1.1\r\nHost: localhost\r\nX: "])
 async def test_probes_answer_while_more_clients_hang_than_there_are_places(says: bytes) -> None:
-    """Row J2 of the faults."""
+    """Rows J2, S4 of the faults."""
     async with serve(plain(), HOST, 0) as server:
         async with crowd(server, 300, says) as clients:
             assert await all_probes(server) == {200}

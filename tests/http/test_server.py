@@ -217,6 +217,7 @@ async def test_cancelled_from_outside_it_still_leaves_nothing() -> None:
 
 
 async def test_a_client_that_does_not_finish_its_request_is_cut_off() -> None:
+    """Row S4 of the faults."""
     async with serve(plain(), HOST, 0, Limits(head_s=0.2)) as server, connected(server) as (reader, writer):
         writer.write(b"GET /health HTTP/1.1\r\n")
         with contextlib.suppress(ConnectionResetError):
@@ -258,6 +259,7 @@ async def test_a_used_keep_alive_connection_outlives_the_limit_of_one_exchange()
 
 
 async def test_a_header_beyond_the_limit_is_refused() -> None:
+    """Row S4 of the faults."""
     async with serve(plain(), HOST, 0) as server, httpx.AsyncClient(trust_env=False) as client:
         assert (await client.get(server.url, headers={"x": "y" * 7000})).status_code == 200
         assert (await client.get(server.url, headers={"x": "y" * 10000})).status_code == 400

@@ -39,6 +39,12 @@ def test_every_metric_of_the_contract_that_applies_is_listed_with_its_label() ->
         assert not label or label in listed[f"reactive_kafka_{name}"]
 
 
+def test_no_label_is_made_of_what_stands_in_a_record() -> None:
+    """Row S8 of the faults."""
+    labels = {label for metric in CATALOGUE for label in metric.labels}
+    assert labels == {"channel", "kind", "outcome", "partition", "policy", "state", "strategy", "to", "topic"}
+
+
 def test_no_two_metrics_have_one_name() -> None:
     assert len({metric.name for metric in CATALOGUE}) == len(CATALOGUE)
 

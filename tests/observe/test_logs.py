@@ -131,6 +131,7 @@ def test_an_event_of_no_channel_is_logged_without_one(bench: Bench) -> None:
 
 @given(st.lists(ANYTHING, min_size=1, max_size=5))
 def test_any_reasons_make_one_line_an_event(reasons: list[str]) -> None:
+    """Row S8 of the faults."""
     bench = Bench()
     for reason in reasons:
         bench.now += 1

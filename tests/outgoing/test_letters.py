@@ -201,6 +201,7 @@ async def test_topics_that_are_there_stay_as_they_are() -> None:
 
 @in_virtual_time
 async def test_a_topic_that_cannot_be_created_is_named_until_it_is_there() -> None:
+    """Row H-1 of the faults."""
     broker = MemoryBroker(auto_create=False)
     broker.fail_next("create_topic", FatalBrokerError("not allowed to create"), times=100)
     async with running(broker, delayed_retry=None, failure_strategy="dead-letter-queue") as it:
@@ -372,6 +373,26 @@ async def test_what_could_be_read_can_be_written_whatever_a_producers_default_is
 
 
 @in_virtual_time
+async def test_a_letter_whose_partition_has_no_leader_waits_for_one_and_is_named() -> None:
+    """Row H-1 of the faults."""
+    async with running() as it:
+        await it.failures.write(PLAIN)
+        partitions = [TopicPartition(DEAD, number) for number in range(it.broker.topics()[DEAD])]
+        for partition in partitions:
+            it.broker.leader_away(partition)
+        writing = asyncio.create_task(it.failures.write(PLAIN))
+        await asyncio.sleep(60)
+        assert f"nothing can be written to {DEAD!r} for 60 s: " in it.reasons
+        assert not writing.done()
+        assert len(it.recorder.of(SendFailed)) < 60, "it is tried without haste"
+        for partition in partitions:
+            it.broker.leader_back(partition)
+        await writing
+        assert it.failures.not_ready == ()
+        assert len(it.records()) == 2
+
+
+@in_virtual_time
 async def test_a_letter_that_is_too_large_with_our_headers_loses_the_long_ones() -> None:
     """Row H-2 of the faults."""
     async with running() as it:
@@ -396,6 +417,7 @@ async def test_a_letter_whose_timestamp_is_refused_is_written_without_it() -> No
 
 @in_virtual_time
 async def test_a_letter_that_does_not_fit_is_tried_on_without_haste_and_named() -> None:
+    """Row H-2 of the faults."""
     async with running() as it:
         await it.failures.write(PLAIN)
         it.broker.fail_next("send", RejectedRecordError("too large"), times=5, of=DEAD)

@@ -92,7 +92,7 @@ NO_PRODUCE = "TopicAuthorizationFailedError: letters-{}: a right on the topic is
 async def test_a_right_that_is_missing_is_named_and_may_be_granted_later(
     guarded: Guarded, missing: Right, instead: tuple[Right, ...], words: tuple[str, ...]
 ) -> None:
-    """Row J8 of the faults."""
+    """Rows H-1, J8 of the faults."""
     with denied(guarded, NEEDED - {missing} | set(instead)) as (service, rights):
         await service.send(b"1", b"bad 2", b"3")
         async with service.app:
