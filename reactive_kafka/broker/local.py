@@ -16,6 +16,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
+from reactive_kafka.broker.jar_hashes import SHA256
 from reactive_kafka.broker.jars import KAFKA_VERSION, KafkaUnavailableError, find_java, kafka_jars
 
 _METADATA = 3
@@ -103,10 +104,18 @@ class Node:
     """One broker and controller: its files, and its process, which ends with the process that has started it."""
 
     def __init__(
-        self, number: int, directory: Path, port: int, controller_port: int, version: str = KAFKA_VERSION
+        self,
+        number: int,
+        directory: Path,
+        port: int,
+        controller_port: int,
+        version: str = KAFKA_VERSION,
+        *,
+        pinned: Mapping[str, str] = SHA256,  # name of a jar -> its SHA-256
     ) -> None:
         self.number = number  # its id in the cluster
         self.version = version  # of Apache Kafka
+        self._pinned = pinned
         self.port = port  # for clients
         self.controller_port = controller_port
         self.address = f"{HOST}:{port}"
@@ -169,7 +178,8 @@ class Node:
     def _java(self, *flags: str) -> list[str]:
         # A quick start and little memory matter here, throughput does not: hence only the first compiler.
         logging = f"-Dlog4j2.configurationFile={self._logging}"
-        return [find_java(), *flags, "-XX:TieredStopAtLevel=1", logging, "-cp", f"{kafka_jars(self.version)}/*"]
+        jars = kafka_jars(self.version, pinned=self._pinned)
+        return [find_java(), *flags, "-XX:TieredStopAtLevel=1", logging, "-cp", f"{jars}/*"]
 
     def start(self) -> None:
         """Start the process, if it does not run; does not wait until it is ready."""

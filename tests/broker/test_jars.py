@@ -11,7 +11,16 @@ from xml.etree import ElementTree
 
 import pytest
 
-from reactive_kafka.broker.jars import Artifact, KafkaUnavailableError, cache_directory, find_java, kafka_jars
+from reactive_kafka.broker.jar_hashes import SHA256
+from reactive_kafka.broker.jars import (
+    KAFKA_VERSION,
+    Artifact,
+    KafkaUnavailableError,
+    cache_directory,
+    find_java,
+    kafka_jars,
+)
+from tests.harness.other_kafkas import OTHER_VERSIONS, PINNED
 
 VERSION = "9.9.9"
 
@@ -144,3 +153,11 @@ def test_a_dependency_of_a_pom_names_the_artifact_and_leaves_its_own_dependencie
     ]
     alone = ElementTree.fromstring(Artifact("org.x", "tool", "1.2", is_alone=True).dependency())
     assert alone.find("exclusions/exclusion/groupId") is not None
+
+
+@pytest.mark.parametrize("version", OTHER_VERSIONS)
+def test_the_jars_of_each_version_that_tests_run_on_are_pinned(version: str) -> None:
+    """Row A12 of the faults: a version whose jars are refused would be tested by nobody."""
+    assert version != KAFKA_VERSION
+    assert {f"kafka_2.13-{version}.jar", f"kafka-clients-{version}.jar", f"kafka-tools-{version}.jar"} <= PINNED.keys()
+    assert {name: PINNED[name] for name in SHA256} == SHA256

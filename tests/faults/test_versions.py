@@ -11,7 +11,8 @@ import pytest
 from reactive_kafka.broker.jars import KAFKA_VERSION
 from reactive_kafka.testing.plugin import BOOTSTRAP_VARIABLE
 from tests.faults.driver import REPOSITORY
-from tests.harness.kafka import OTHER_VERSIONS, KafkaCluster
+from tests.harness.kafka import KafkaCluster
+from tests.harness.other_kafkas import OTHER_VERSIONS
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long_faults]
 

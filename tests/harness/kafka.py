@@ -10,9 +10,7 @@ from typing import Literal, Self
 
 from reactive_kafka.broker.jars import KAFKA_VERSION
 from reactive_kafka.broker.local import HOST, Node, free_ports, kafka_id
-
-OTHER_VERSIONS = ("3.9.1", "4.0.1", "4.2.0")
-"""Of Apache Kafka: those that our tests run on besides the one that is used."""
+from tests.harness.other_kafkas import PINNED
 
 _TERMINATE_TIMEOUT_S = 30.0
 
@@ -50,7 +48,8 @@ class KafkaCluster:
         ports = iter(free_ports((3 + len(self._listeners)) * nodes))
         numbers = range(1, nodes + 1)
         self.nodes = {
-            one: Node(one, self.directory / f"node{one}", next(ports), next(ports), version) for one in numbers
+            one: Node(one, self.directory / f"node{one}", next(ports), next(ports), version, pinned=PINNED)
+            for one in numbers
         }
         self.internal = {one: f"{HOST}:{next(ports)}" for one in numbers}
         self._others = {(one, name): f"{HOST}:{next(ports)}" for one in numbers for name in self._listeners}
