@@ -20,6 +20,7 @@ from reactive_kafka.observe.events.channel import ChannelFailed, ChannelStateCha
 from reactive_kafka.observe.events.commits import SettledNotStored
 from reactive_kafka.observe.events.records import FailureEvent, RecordFailed
 from reactive_kafka.observe.facts import SparkBatchFacts
+from reactive_kafka.observe.sink import Sink
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import TopicPartition
 
@@ -176,8 +177,9 @@ def configure_logging(
 
     ``json`` writes one object per line: time, level, logger, message, an exception's traceback, and every field.
     ``text`` writes one line per record, followed by the lines of a traceback, each marked with ``|``.
+    A reader of stderr that stops reading stops nothing else: lines are held back, up to 1 MiB, and then dropped.
     """
-    handler = logging.StreamHandler(stream or sys.stderr)
+    handler = Sink(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter() if style == "json" else _TextFormatter())
     handler.addFilter(_LibraryFilter())
     logging.basicConfig(handlers=[handler], level=level, force=True)
