@@ -28,12 +28,13 @@ class Api(NamedTuple):
 TIMED_OUT = 7
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
 NOT_ALLOWED = (30, "GroupAuthorizationFailedError")
+COMMIT = 8
 COORDINATOR = (LOADING, NOT_AVAILABLE, NOT_COORDINATOR)
 APIS = (
     Api(1, "Fetch", (3, 5, 6, TIMED_OUT, 9)),
     Api(2, "ListOffsets", (3, 5, 6, TIMED_OUT)),
     Api(3, "Metadata", (5, TIMED_OUT)),
-    Api(8, "OffsetCommit", (*COORDINATOR, TIMED_OUT, 3), (NOT_ALLOWED,)),
+    Api(COMMIT, "OffsetCommit", (*COORDINATOR, TIMED_OUT, 3), (NOT_ALLOWED,)),
     Api(9, "OffsetFetch", COORDINATOR, (NOT_ALLOWED,)),
     Api(10, "FindCoordinator", (LOADING, NOT_AVAILABLE), (NOT_ALLOWED,)),
     Api(
@@ -67,18 +68,24 @@ async def produce(rig: Rig, topic: str, *values: bytes) -> None:
     await producer.stop()
 
 
+TIMES = (1, pytest.param(4, marks=pytest.mark.long_faults))
+
+
+@pytest.mark.parametrize("times", TIMES)
 @pytest.mark.parametrize("api", APIS, ids=str)
-async def test_an_error_that_passes_is_asked_again_and_costs_no_record(rig: Rig, group: str, api: Api) -> None:
+async def test_an_error_that_passes_is_asked_again_and_costs_no_record(
+    rig: Rig, group: str, api: Api, times: int
+) -> None:
     """Row A11 of the faults."""
     topic = await rig.create_topic(1)
     await produce(rig, topic, b"1", b"2", b"3")
     asked = counting(rig)
     for code in api.passing:
-        rig.broker.answer_with(api.key, code, times=1)
+        rig.broker.answer_with(api.key, code, times=times)
     async with running(rig.bootstrap_servers, topic, group) as diary:
-        await until(lambda: len(diary.handled) >= 3, "all is handled", 40)
+        await until(lambda: len(diary.handled) >= 3, "all is handled", 60)
         await until(lambda: diary.committed() == {0: 3}, "all is committed", 40)
-        await until(lambda: asked[api.key] > len(api.passing), f"{api} is asked again", 40)
+        await until(lambda: asked[api.key] > times * len(api.passing), f"{api} is asked again", 40)
         await until(lambda: diary.app.health().status == "UP", "it is well", 40)
     assert diary.handled == [b"1", b"2", b"3"]
 
@@ -99,3 +106,40 @@ async def test_an_error_that_does_not_pass_is_told_and_the_right_may_come_later(
         await until(lambda: diary.committed() == {0: 3}, "it goes on by itself", 40)
         await until(lambda: diary.app.health().status == "UP", "it is well")
     assert diary.handled == [b"1", b"2", b"3"]
+
+
+REFUSALS = (
+    (3, "UnknownTopicOrPartitionError"),
+    (TIMED_OUT, "RequestTimedOutError"),
+    (LOADING, "GroupLoadInProgressError"),
+    (NOT_AVAILABLE, "GroupCoordinatorNotAvailableError"),
+    (NOT_COORDINATOR, "NotCoordinatorForGroupError"),
+    (28, "InvalidCommitOffsetSizeError"),
+    (29, "TopicAuthorizationFailedError"),
+    (30, "GroupAuthorizationFailedError"),
+)
+
+
+@pytest.mark.parametrize(("code", "name"), REFUSALS, ids=[name for _, name in REFUSALS])
+async def test_while_commits_are_refused_the_window_fills_and_readiness_names_the_code(
+    rig: Rig, group: str, code: int, name: str
+) -> None:
+    """Row A13 of the faults."""
+    topic, bound, records = await rig.create_topic(1), 20, 200
+    asked = counting(rig)
+    await produce(rig, topic, *(b"%d" % number for number in range(records)))
+    rig.broker.answer_with(COMMIT, code, times=10_000)
+    channel = {"max_uncommitted": bound, "max_in_flight": 5}
+    async with running(rig.bootstrap_servers, topic, group, channel) as diary:
+        await until(lambda: len(diary.handled) >= bound, "the window fills")
+        await until(lambda: name in str(diary.app.health().ready.to_json()), f"readiness names {name}")
+        await until(lambda: "max_uncommitted" in str(diary.app.health().ready.to_json()), "and the bound")
+        assert diary.app.health().live.status == "UP"
+        before = asked[COMMIT]
+        await until(lambda: asked[COMMIT] > before + 3, "commits are tried again and again")
+        assert bound <= len(diary.handled) <= bound + 5, "it goes on though nothing is committed"
+        assert not any(diary.committed().values())
+        rig.broker.heal(COMMIT)
+        await until(lambda: diary.committed() == {0: records}, "it goes on by itself", 40)
+        await until(lambda: diary.app.health().status == "UP", "it is well")
+    assert diary.handled == [b"%d" % number for number in range(records)]
