@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import time
 from pathlib import Path
 
 import pytest
+from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
+from tests.faults.checker import Rules, check, report
 from tests.faults.driver import Life, until
-from tests.faults.history import Partition
+from tests.faults.history import Event, Partition
 from tests.faults.scenario import Scenario, member, playing
 
 pytestmark = pytest.mark.kafka
@@ -76,3 +81,59 @@ async def test_a_second_sigterm_exits_at_once_with_1(kafka: str, tmp_path: Path,
             except AssertionError:
                 continue
         assert service.exit_code == 1, service.tail()
+
+
+def at_slow_work(life: Life) -> list[Event]:
+    """What it has been at for a while: a handler of the others takes no time."""
+    return [event for event in life.in_flight if time.time() - event.t > 0.3]
+
+
+async def group_state(bootstrap: str, group: str) -> str:
+    """As its coordinator tells it."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap)
+    await admin.start()
+    try:
+        (answer,) = await admin.describe_consumer_groups([group])
+    finally:
+        await admin.close()
+    (described,) = answer.groups
+    return str(described[2])
+
+
+async def test_a_sigterm_in_the_middle_of_a_rebalance_ends_in_time_and_repeats_nothing(
+    kafka: str, tmp_path: Path
+) -> None:
+    """Row D1 of the faults."""
+    async with playing(kafka, tmp_path) as scenario:
+        channel = 'revoke_grace = "10s"\ndrain_timeout = "10s"'
+        left, right = (member(scenario, name, channel=channel) for name in ("left", "right"))
+        first = left.start()
+        newcomer = AIOKafkaConsumer(
+            scenario.topic,
+            bootstrap_servers=kafka,
+            group_id=scenario.topic,
+            enable_auto_commit=False,
+            partition_assignment_strategy=(RoundRobinPartitionAssignor,),
+        )
+        async with scenario.load.flowing(per_second=100):
+            await first.ready()
+            for tp in scenario.partitions:
+                await scenario.load.send(tp, "slow")
+            await until(lambda: len(at_slow_work(first)) == len(scenario.partitions), 10, "all are at work", first.tail)
+            joining = asyncio.create_task(newcomer.start())  # a process would take longer to come than the handlers
+            while await group_state(kafka, scenario.topic) != "PreparingRebalance":
+                assert at_slow_work(first), "the rebalance came too late"
+            sent_at = first.send(signal.SIGTERM)
+            assert await group_state(kafka, scenario.topic) == "PreparingRebalance"
+            assert at_slow_work(first), "nothing held the rebalance up"
+            assert await first.exited(10 + 5) == 0, first.tail()
+            assert time.time() - sent_at < 10 + MARGIN_S
+            await joining
+            await newcomer.stop()
+            second = right.start()
+            await until(lambda: second.count("end") > 100, 30, "the other one has all", second.tail)
+        await until(scenario.all_is_committed, 30, "all is committed", second.tail)
+        second.send(signal.SIGTERM)
+        assert await second.exited(15) == 0
+        evidence = await scenario.evidence()
+    assert report(check(evidence, Rules())) == ""
