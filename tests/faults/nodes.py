@@ -10,7 +10,7 @@ from aiokafka.errors import KafkaError
 
 from tests.faults.driver import Life, Load
 from tests.faults.processes import PROC, cpu_s
-from tests.faults.wire import NODES, Bite, Choice, Fault, Play, a_leader
+from tests.faults.wire import NODES, Bite, Choice, Fault, Play, a_leader, every_node
 from tests.harness.kafka import KafkaCluster
 
 FENCED_AFTER_S = 10.0  # a node that is silent for that long, with a machine that is busy, leads nothing any more
@@ -72,13 +72,14 @@ async def leaders(bootstrap: str, topic: str) -> dict[int, int]:
     return {one["partition"]: one["leader"] for one in described["partitions"]}
 
 
-def all_away(seconds: float, *, most_cpu: float, most_lines: float) -> Fault:
-    """Every node is killed, and started again; a member may use so much of a core, and write so many lines a second."""
+def away(seconds: float, nodes: Choice = every_node, *, most_cpu: float, most_lines: float) -> Fault:
+    """Nodes are killed, and started again; a member may use so much of a core, and write so many lines a second."""
 
     async def fault(play: Play) -> Bite:
-        play.victims.extend(NODES)
+        victims = sorted(nodes(play))
+        play.victims.extend(victims)
         play.scenario.load.is_paused = True  # or there would be a mountain to work off
-        for node in NODES:
+        for node in victims:
             await asyncio.to_thread(play.cluster.kill, node)
         lives, began = (play.left, play.right), time.monotonic()
         before = [(cpu_s(life.pid), _lines(life)) for life in lives]
@@ -88,15 +89,21 @@ def all_away(seconds: float, *, most_cpu: float, most_lines: float) -> Fault:
             assert (await life.health("/health/live"))[0] == 200
             assert cpu_s(life.pid) - used <= most_cpu * took, f"{life.name} spins"
             assert _lines(life) - lines <= most_lines * took, f"{life.name} floods its log: {life.tail()}"
-        gone = sum(one.pid is None for one in play.cluster.nodes.values())
-        for one in play.cluster.nodes.values():
-            one.start()
+        gone = [number for number, one in play.cluster.nodes.items() if one.pid is None]
+        assert gone == victims
+        for node in victims:
+            play.cluster.nodes[node].start()
         for one in play.cluster.nodes.values():
             await asyncio.to_thread(one.wait_until_ready, len(NODES))
         play.scenario.load.is_paused = False
-        return {"nodes gone": gone}
+        return {"nodes gone": len(gone)}
 
     return fault
+
+
+def all_but_the_coordinator(play: Play) -> list[int]:
+    """Those that are left have no quorum of controllers, and no commit is replicated enough to be stored."""
+    return [node for node in NODES if node != play.coordinator]
 
 
 def _lines(life: Life) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.cases import Case, assert_kept, play
-from tests.faults.nodes import all_away, frozen, rolled, throttled
+from tests.faults.nodes import all_but_the_coordinator, away, frozen, rolled, throttled
 from tests.faults.wire import (
     ProxiedCluster,
     a_leader,
@@ -96,7 +96,17 @@ NODES_AWAY = [
     Case(
         row="A6",
         name="all nodes away for 60 s",
-        fault=all_away(60, most_cpu=0.25, most_lines=5),
+        fault=away(60, most_cpu=0.25, most_lines=5),
+        both=True,
+        outlives_session=None,
+        unready=True,
+        recovers_s=40,
+        confirm_s=150,
+    ),
+    Case(
+        row="A8",
+        name="two of three nodes away for 20 s",
+        fault=away(20, all_but_the_coordinator, most_cpu=0.25, most_lines=8),
         both=True,
         outlives_session=None,
         unready=True,
@@ -149,5 +159,5 @@ async def test_bad_connections_lose_and_repeat_nothing(nodes: ProxiedCluster, tm
 @pytest.mark.long_faults
 @pytest.mark.parametrize("case", NODES_AWAY, ids=str)
 async def test_nodes_that_freeze_or_go_are_sat_out(nodes: ProxiedCluster, tmp_path: Path, case: Case) -> None:
-    """Rows A3, A4, A5, A6 of the faults."""
+    """Rows A3, A4, A5, A6, A8 of the faults."""
     assert_kept(case, await play(case, nodes, tmp_path))
