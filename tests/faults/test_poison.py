@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from tests.faults.cases import finish
+from tests.faults.checker import Rules, check, report
 from tests.faults.driver import Life, until
 from tests.faults.history import Partition
 from tests.faults.scenario import member, playing
@@ -163,3 +165,34 @@ async def test_time_in_which_the_process_was_stopped_makes_no_record_poison(kafk
 def is_stopped(pid: int) -> bool:
     """Whether the process is stopped by a signal, as the kernel says."""
     return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "T"
+
+
+async def test_a_process_that_gets_a_tenth_of_the_time_stays_a_member_and_finds_no_poison(
+    kafka: str, tmp_path: Path
+) -> None:
+    """Row D15 of the faults."""
+    limit_s, times = 2.0, 20
+    async with playing(kafka, tmp_path) as scenario:
+        settings = f'unprocessed_record_max_age = "{limit_s}s"\non_poison = "fail"'
+        life = member(scenario, "service", channel=settings).start()
+        await life.ready()
+        async with scenario.load.flowing(per_second=40):
+            await until(lambda: life.count("end") > 40, 20, "it works", life.tail)
+            before, stopped = life.count("end"), 0
+            for _ in range(times):
+                life.send(signal.SIGSTOP)
+                try:
+                    await until(lambda: is_stopped(life.pid), 5, "the process is stopped")
+                    await asyncio.sleep(0.27)
+                    stopped += is_stopped(life.pid)
+                finally:
+                    life.send(signal.SIGCONT)
+                await asyncio.sleep(0.03)
+            assert stopped == times
+            assert life.count("end") > before, "it did nothing in its time"
+            await until(lambda: life.count("end") > before + 40 * 0.3 * times, 20, "it catches up", life.tail)
+        await finish(scenario)
+        evidence = await scenario.evidence()
+    assert report(check(evidence, Rules())) == ""
+    assert life.count("assigned") == 1, "it was thrown out"
+    assert "poison" not in life.tail()
