@@ -226,10 +226,11 @@ class Reader:
         return self._chunk(partition, records, state.position, state)
 
     def _chunk(self, partition: TopicPartition, records: list[Any], next_offset: int, state: Any) -> Chunk:
-        # A broker that is too old for a stable end, or does not track one (the embedded one answers -1), leaves the
-        # end unknown although records have come. It is at next_offset or behind it: so much is certain, and it makes
-        # the lag of the partition 0 until somebody asks for the end.
-        return Chunk(partition, records, next_offset, self._assignment.end_of(state) or next_offset)
+        # The end is at next_offset or behind it, whatever the broker says. It looks the end up before it reads, so what
+        # was written in between is behind that one. One that is too old for a stable end, or does not track one (the
+        # embedded one answers -1), says nothing: then this makes the lag 0 until somebody asks for the end.
+        end = self._assignment.end_of(state)
+        return Chunk(partition, records, next_offset, next_offset if end is None or end < next_offset else end)
 
 
 def has_expected_internals(client: Any) -> bool:

@@ -92,6 +92,24 @@ async def test_h1_the_application_names_the_corrupt_offset_and_works_on_the_rest
         await until(lambda: diary.app.health().ready.is_up, "it is ready again")
 
 
+async def test_an_end_that_the_broker_has_looked_up_before_the_records_is_not_before_their_own(
+    rig: Rig, group: str
+) -> None:
+    topic = await rig.create_topic(1)
+    partition = TopicPartition(topic, 0)
+    await write_batches(rig.bootstrap_servers, partition, FINE)
+    ends_at_3, ends_at_1 = (struct.pack(">ihq", 0, 0, end) for end in (3, 1))  # partition, no error, high watermark
+    rig.answers.rewrite = lambda piece: piece.replace(ends_at_3, ends_at_1)
+    async with joined(rig, topic, group, starts_by_itself=False) as member:
+        await member.until_assigned(1)
+        member.consumer.start_at({partition: 0})
+        await buffered(member.consumer._client, partition)  # type: ignore[attr-defined]
+        (chunk,) = (await member.consumer.poll({partition: 9}, 0)).chunks
+        assert rig.answers.rewritten
+        assert (texts(chunk.records), chunk.next_offset) == ([x.decode() for x in FINE], 3)
+        assert chunk.high_watermark == 3
+
+
 # -- H2: a deserializer that raises stops its partition for ever
 
 
