@@ -62,9 +62,9 @@ class ChannelConsumer:
             settings.name, self.engine, parts.clock, parts.observer, self._confirmed, facts=parts.commits
         )
         self.uncommitted = UncommittedBound(
-            settings.most_uncommitted, settings.max_in_flight, role.strategy, self.engine.ahead, self.committer.request,
+            role.most_uncommitted, role.strategy, self.engine.ahead, self.committer.request,
             failing=lambda: self.committer.failing,
-            stored=lambda: parts.commits.outcomes["ok"],
+            stored_at=lambda: self.committer.stored_at,
             is_strict=settings.max_uncommitted is not None,
         )  # fmt: skip
         self.owned = OwnedPartitions(role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon)

@@ -110,6 +110,7 @@ class Role:
 
     name: str  # a channel with several clients has a name for each
     settings: IncomingSettings  # the channel's, as this client has them
+    most_uncommitted: int  # its share of ``max_uncommitted``, or of the default
     strategy: CommitStrategy
     hooks: Hooks = Hooks()  # noqa: RUF009  # frozen
     delays: Mapping[str, int] | None = None  # retry topic -> how long after its timestamp a record is due, in ms
@@ -122,23 +123,20 @@ class Role:
 
 def roles(settings: IncomingSettings, strategy: CommitStrategy, hooks: Hooks) -> list[Role]:
     """The clients that a channel needs: its consumers, and one more where records are retried with a delay."""
-    most = settings.max_uncommitted
-    share = replace(
-        settings,
-        max_in_flight=max(1, settings.max_in_flight // settings.consumers),
-        max_uncommitted=None if most is None else max(1, most // settings.consumers),
-    )
+    share = replace(settings, max_in_flight=max(1, settings.max_in_flight // settings.consumers))
+    most = max(1, settings.most_uncommitted // settings.consumers)
     found = [
         Role(
             name=settings.name if number == 1 else f"{settings.name}-{number}",
             settings=replace(share, client=_own_instance(settings.client, number)),
+            most_uncommitted=most,
             strategy=strategy,
             hooks=hooks,
         )
         for number in range(1, settings.consumers + 1)
     ]
     if settings.delayed_retry is not None:
-        found.append(_for_retries(share, settings.delayed_retry))
+        found.append(_for_retries(share, most, settings.delayed_retry))
     return found
 
 
@@ -147,7 +145,7 @@ def _own_instance(client: Mapping[str, object], number: int) -> Mapping[str, obj
     return client if instance is None or number == 1 else {**client, "group_instance_id": f"{instance}-{number}"}
 
 
-def _for_retries(settings: IncomingSettings, delayed: DelayedRetrySettings) -> Role:
+def _for_retries(settings: IncomingSettings, most: int, delayed: DelayedRetrySettings) -> Role:
     return Role(
         name=f"{settings.name}-delayed-retry",
         settings=replace(
@@ -160,6 +158,7 @@ def _for_retries(settings: IncomingSettings, delayed: DelayedRetrySettings) -> R
             enable_auto_commit=False,
             client=delayed.client,
         ),
+        most_uncommitted=most,
         strategy=Throttled(settings.commit_interval_s),
         delays={topic: delay_of(topic) or 0 for topic in delayed.topics},
     )

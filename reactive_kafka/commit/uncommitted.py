@@ -10,76 +10,78 @@ from reactive_kafka.commit.strategy import CommitStrategy, Latest, Throttled
 TELL_AFTER_S = 1.0
 """How long nothing may be fetched before the channel is not ready: the commit that is due takes a moment."""
 
-
 EARLY_EVERY_S = 0.2
-"""How often a commit is sent before its time, unless the bound is strict."""
+"""How often a commit is sent before its time, unless the bound is strict, or what it may be at any moment is near."""
 
 LATE_S = 1.0
 """How long no commit is stored before it counts as late, unless the bound is strict."""
+
+AT_ANY_MOMENT = 10
+"""How many times the bound it may be at any moment, unless the bound is strict: a second is long for who is fast."""
 
 
 class UncommittedBound:
     """Has the positions of one client committed early at half of ``max_uncommitted``, and says when it is reached.
 
     A *strict* bound holds at every moment, which costs whoever is fast: no more than half of it is handled while one
-    commit is answered. One that is not holds while commits are refused or late. What is settled behind an unsettled
-    record cannot be committed, and is not counted.
+    commit is answered. One that is not holds while commits are refused or late, and ten times of it at every moment.
+    What is settled behind an unsettled record cannot be committed, and is not counted.
     """
 
     def __init__(
         self,
         most: int,
-        in_flight: int,  # the most records that are not settled
         strategy: CommitStrategy,
-        ahead: Callable[[], int],  # how many offsets the positions that are due are ahead of those that are stored
+        # how many offsets the positions that are due are ahead of those that are stored; how many records are behind
+        ahead: Callable[[], tuple[int, int]],
         request: Callable[[], None],  # has what is due committed
         failing: Callable[[], str | None],  # why the last commit was not stored
-        stored: Callable[[], int],  # how many commits have been
+        stored_at: Callable[[], float],  # when one was last; monotonic
         *,
         is_strict: bool,
     ) -> None:
         self.most = most
         self.since: float | None = None  # it is reached; monotonic
-        self._in_flight = in_flight
         # A custom strategy may commit as rarely as it likes: nothing of it is late until a commit has failed. What is
         # ignored is never committed, and no commit of it fails.
         self._is_always = type(strategy) in (Throttled, Latest)
         self._ahead = ahead
         self._request = request
         self._failing = failing
-        self._stored = stored
+        self._stored_at = stored_at
         self._is_strict = is_strict
-        self._count = self._seen = 0
+        self._half = -(-most // 2)
+        self._ceiling = most if is_strict else AT_ANY_MOMENT * most
+        self._urgent = -(-self._ceiling // 2)
+        self._count = 0
         self._look_at: float = 0
-        self._early_at = self._late_at = -inf
+        self._early_at = self._below_at = -inf
 
     def look(self, brought: int, now: float) -> None:
         """Look whether it is reached at *now* (monotonic), after *brought* records in all; most calls need not."""
         if not self._is_always and self._failing() is None:
             self.since, self._look_at = None, 0
             return
-        # Only what was brought can have settled: what is in flight at a look, and what polls bring after it.
+        # Only what was brought can become due: what is in the window at a look, and what polls bring after it.
         if brought < self._look_at and (self._is_strict or self._failing() is None):
             return
-        self._count = ahead = self._ahead()
-        half = -(-self.most // 2)
-        if ahead >= half and self._is_always and (self._is_strict or now >= self._early_at):
+        ahead, window = self._ahead()
+        self._count = ahead
+        if self._is_always and (ahead >= self._urgent or (ahead >= self._half and now >= self._early_at)):
             self._early_at = now + EARLY_EVERY_S
             self._request()
         if ahead < self.most:
-            room = (half if ahead < half else self.most) - ahead
-            self.since, self._look_at = None, brought + max(0, room - self._in_flight)
-            self._late_at = now + LATE_S
-        elif self._is_strict or self._failing() is not None or self._is_late(now):
+            self._below_at = now
+        if ahead >= self._ceiling or (ahead >= self.most and (self._failing() is not None or self._is_late(now))):
             self.since, self._look_at = now if self.since is None else self.since, 0
         else:
-            self.since, self._look_at = None, brought + half
+            marks = (self._half, self.most, self._ceiling)
+            room = min(self._half, next(mark for mark in marks if mark > ahead) - ahead)
+            self.since, self._look_at = None, brought + max(0, room - (window if self._is_strict else 0))
 
     def _is_late(self, now: float) -> bool:
         """Whether no commit has been stored for a while, in which one was due."""
-        if self._seen != (stored := self._stored()):
-            self._seen, self._late_at = stored, now + LATE_S
-        return now >= self._late_at
+        return now >= max(self._below_at, self._stored_at()) + LATE_S
 
     @property
     def is_reached(self) -> bool:

@@ -161,7 +161,7 @@ class IncomingSettings:
         None,
         "Most offsets that are settled and not committed: fetching pauses at that number, and at half of it a commit "
         "is sent before its time. Default: ten times `max_in_flight`, at least 10,000; that pauses only while commits "
-        "are refused or late.",
+        "are refused or late, and at ten times as many at any moment.",
     )
     drain_timeout_s: float = setting(TIME, "30s", "How long a stop waits for records in flight.")
     revoke_grace_s: float = setting(TIME, "5s", "How long a revocation waits for records in flight.")

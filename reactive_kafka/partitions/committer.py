@@ -56,8 +56,10 @@ class Committer:
         self._wanted: list[OffsetTracker] = []  # somebody waits until their plans are stored
         self._waits = Waits(BACKOFF)
         self._retry_at: float | None = None  # after a failure; endless: a tick does it
+        self._spared_until = -math.inf  # whoever asks for it then waits so long: the broker is spared
         self.consumer: Consumer | None = None
         self.facts = facts
+        self.stored_at = -math.inf  # when a commit was stored last; monotonic
         self.failing: str | None = None  # why; None: it was stored, nothing is due any more, or it was not ours to make
         self.is_owner = True  # False: the broker refused the last commit, because the assignment is over
 
@@ -91,7 +93,7 @@ class Committer:
         if self.consumer is None:
             return tick  # nothing can be sent, however long it has been due
         if self._retry_at is not None:
-            return min(tick, self._retry_at)  # requests wait for it too: the broker is spared
+            return min(tick, self._retry_at, self._spared_until if self._is_requested else math.inf)
         if self._is_requested:
             return -math.inf
         repeat_at = self.engine.repeat_at
@@ -244,6 +246,7 @@ class Committer:
         now = self._clock.monotonic()
         self.facts.durations.observe(now - started)
         self.facts.outcomes["ok"] += 1
+        self.stored_at = now
         self.is_owner = True
         self._is_well()
         for tracker, position in self.engine.confirm(plan, now):
@@ -256,9 +259,9 @@ class Committer:
         self.engine.fail(plan, is_unknown=outcome == "unknown")
         self.is_owner = not isinstance(error, NotOwnerError)
         self.facts.outcomes[outcome] += 1
-        self._retry_at = math.inf
+        self._retry_at, self._spared_until = math.inf, self._clock.monotonic() + self._waits.next_s()
         if self.engine.strategy.commits_at_ack or self.engine.strategy.interval_s is None:
-            self._retry_at = self._clock.monotonic() + self._waits.next_s()
+            self._retry_at = self._spared_until
         self.failing = str(error) if self.is_owner else None
         self._tell(outcome, frozenset(plan.offsets), str(error))
 

@@ -61,12 +61,23 @@ class CommitEngine:
     def unstored(self, partitions: Iterable[Partition]) -> dict[TopicPartition, int]:
         """partition -> how many offsets the position that is due is ahead of the one that is stored, where it is."""
         trackers = [one.tracker for one in partitions if one.tracker is not None]
-        ahead = {one.partition: self.reached(one) - max(one.start, one.uncommitted_from) for one in trackers}
+        ahead = {one.partition: self._unstored(one) for one in trackers}
         return {partition: offsets for partition, offsets in ahead.items() if offsets > 0}
 
-    def ahead(self) -> int:
-        """How many offsets the positions that are due are ahead of those that are stored, in all partitions of ours."""
-        return sum(self.unstored(one for one in self.table if one.live is not None).values())
+    def _unstored(self, tracker: OffsetTracker) -> int:
+        return self.reached(tracker) - max(tracker.start, tracker.uncommitted_from)
+
+    def ahead(self) -> tuple[int, int]:
+        """How many offsets the positions that are due are ahead of those that are stored, in all partitions of ours.
+
+        And how many records are behind those positions: unsettled ones, and settled ones behind them.
+        """
+        ahead = window = 0
+        for one in self.table:
+            if (tracker := one.live) is not None:
+                ahead += max(0, self._unstored(tracker))
+                window += tracker.window
+        return ahead, window
 
     def left_unstored(self) -> list[TopicPartition]:
         """The partitions that may be retained, and where something is settled that is not stored."""

@@ -374,11 +374,11 @@ def backlog(partitions: int, records: int) -> MemoryBroker:
     return broker
 
 
-@pytest.mark.parametrize("most", [1, 50, 20_000])
+@pytest.mark.parametrize(("setting", "most"), [({}, 10_000), *(({"max_uncommitted": n}, n) for n in (1, 50, 20_000))])
 @in_virtual_time
-async def test_what_is_settled_and_not_committed_is_bounded_too(most: int) -> None:
+async def test_what_is_settled_and_not_committed_is_bounded_too(setting: dict[str, Any], most: int) -> None:
     """Row A13 of the faults."""
-    app, handled = make_app(max_in_flight=10, max_uncommitted=most), [0]
+    app, handled = make_app(max_in_flight=10, **setting), [0]
 
     @app.incoming("orders")
     async def handler(order: bytes) -> None:
@@ -395,6 +395,44 @@ async def test_what_is_settled_and_not_committed_is_bounded_too(most: int) -> No
         await test.settled(timeout=2_000)  # the commits are refused for ten minutes
         assert handled[0] == 30_000
         await until(lambda: "max_uncommitted" not in str(facts(test).not_ready))
+
+
+@pytest.mark.parametrize("strategy", ["throttled", "latest"])
+@in_virtual_time
+async def test_a_commit_that_is_refused_at_the_bound_is_tried_again_soon_whatever_the_interval(strategy: str) -> None:
+    app, handled = make_app(commit_strategy=strategy, commit_interval="1h", max_uncommitted=100), [0]
+
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None:
+        handled[0] += 1
+
+    broker = backlog(1, 2_000)
+    broker.fail_next("commit", TransientBrokerError("refused"), times=3)
+    async with running(app, broker=broker) as test:
+        await until(lambda: handled[0] == 2_000, 10)
+        await until(lambda: (committed(test) or 0) >= 1_900, 10)
+        assert facts(test).not_ready == ()
+
+
+@in_virtual_time
+async def test_of_two_consumers_each_notices_that_its_own_commits_are_late() -> None:
+    app, handled = make_app(consumers=2, concurrency=2, batch_max_records=100), [0, 0]
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        await asyncio.sleep(0.02)
+        handled[batch[0].partition] += len(batch)
+
+    broker = backlog(2, 50_000)
+    broker.delay_next("commit", seconds=3_600.0, times=1)
+    async with running(app, broker=broker) as test:
+        await asyncio.sleep(8)
+        late, other = sorted(handled)
+        assert other > 30_000
+        assert 5_000 <= late <= 15_000, "half of 10,000, and what it does in a second or two"
+        assert "(max_uncommitted = 5000)" in str(facts(test).not_ready)
+        await test.settled(timeout=60)
+    assert handled == [50_000, 50_000]
 
 
 @in_virtual_time

@@ -335,6 +335,13 @@ async def test_the_application_that_iterates_gets_the_records_of_them_all() -> N
         await consumer
 
 
+@pytest.mark.parametrize(("setting", "share"), [({}, 3_333), ({"max_uncommitted": 30}, 10)])
+def test_each_connection_has_a_share_of_what_may_be_uncommitted(setting: dict[str, int], share: int) -> None:
+    app = make_app(consumers=3, **setting)
+    found = roles(app.settings.incoming["orders"], Throttled(1.0), Hooks())
+    assert [role.most_uncommitted for role in found] == [share] * 3
+
+
 def test_each_connection_has_a_name_and_an_instance_id_of_its_own() -> None:
     app = make_app(consumers=3, group_instance_id="pod-7")
     found = roles(app.settings.incoming["orders"], Throttled(1.0), Hooks())

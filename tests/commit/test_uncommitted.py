@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.strategy import Latest, Progress, Throttled
-from reactive_kafka.commit.uncommitted import TELL_AFTER_S, UncommittedBound
+from reactive_kafka.commit.uncommitted import AT_ANY_MOMENT, TELL_AFTER_S, UncommittedBound
 
 IN_FLIGHT = 10
 """Most records that one poll of the model brings, and most that are open."""
@@ -28,15 +29,17 @@ class Partition:
     """What a channel does around its bound: it polls while it may, settles, and commits when it is asked to."""
 
     def __init__(self, most: int, strategy: Any, *, is_strict: bool = True) -> None:
-        self.brought = self.settled = self.committed = self.stored = 0
+        self.brought = self.settled = self.committed = 0
+        self.stored_at = -inf
         self.requested = False
         self.refusal: str | None = None
         self.now = 0.0
         self.bound = UncommittedBound(
-            most, IN_FLIGHT, strategy, self.ahead, self.request, lambda: self.refusal, lambda: self.stored,
-            is_strict=is_strict,
+            most, strategy, lambda: (self.ahead, self.brought - self.settled), self.request, lambda: self.refusal,
+            lambda: self.stored_at, is_strict=is_strict,
         )  # fmt: skip
 
+    @property
     def ahead(self) -> int:
         return self.settled - self.committed
 
@@ -57,8 +60,7 @@ class Partition:
     def commit(self, refusal: str | None) -> None:
         self.requested, self.refusal = False, refusal
         if refusal is None:
-            self.committed = self.settled
-            self.stored += 1
+            self.committed, self.stored_at = self.settled, self.now
 
 
 STEPS = st.lists(
@@ -97,7 +99,7 @@ def test_a_strategy_of_ones_own_is_bounded_while_commits_fail_and_only_then(most
     for step, value in steps:
         getattr(partition, step)(value)
         if step == "poll":
-            is_failing, ahead = partition.refusal is not None, partition.ahead()
+            is_failing, ahead = partition.refusal is not None, partition.ahead
             assert not partition.bound.is_reached or (is_failing and ahead >= most)
             assert partition.bound.is_reached or not is_failing or ahead < most + IN_FLIGHT
         assert not partition.requested
@@ -108,30 +110,45 @@ def test_a_strategy_of_ones_own_is_bounded_while_commits_fail_and_only_then(most
 def test_where_it_is_not_strict_it_holds_while_commits_fail_or_are_late(
     most: int, strategy: Any, steps: list[Any]
 ) -> None:
-    partition, stored_at = Partition(most, strategy, is_strict=False), 0.0
+    partition = Partition(most, strategy, is_strict=False)
     for step, value in steps:
         getattr(partition, step)(value)
-        stored_at = partition.now if (step, value) == ("commit", None) else stored_at
-        if step == "poll" and partition.ahead() >= most + IN_FLIGHT:
+        stored_at = max(0.0, partition.stored_at)
+        if step == "poll" and partition.ahead >= most + IN_FLIGHT:
             is_held = partition.refusal is not None or partition.now - stored_at > 3 * most
             assert partition.bound.is_reached or not is_held
         if step == "poll" and partition.bound.is_reached:
-            assert partition.ahead() >= most
+            assert partition.ahead >= most
             assert partition.refusal is not None or partition.now > stored_at
 
 
 def test_who_is_fast_does_not_wait_for_each_commit_and_sends_few_before_their_time() -> None:
-    partition, early = Partition(20, Throttled(1.0), is_strict=False), 0
+    partition, early = Partition(1_000, Throttled(1.0), is_strict=False), 0
     for number in range(1000):
         assert partition.poll(IN_FLIGHT)
         partition.now += 0.001 - 1
         partition.settle(IN_FLIGHT)
         early += partition.requested
         partition.requested = False
-        if number % 500 == 499:
+        if number % 400 == 399:
             partition.commit(None)
     assert partition.brought == 1000 * IN_FLIGHT
-    assert early == 5  # in a second, one each 0.2 s
+    assert early in (4, 5)  # in a second, one each 0.2 s
+
+
+def test_where_no_commit_is_answered_ten_times_as_many_are_the_most_however_fast_they_come() -> None:
+    partition, early = Partition(20, Throttled(1.0), is_strict=False), list[int]()
+    while partition.poll(IN_FLIGHT):
+        partition.now -= 1  # no time passes
+        partition.settle(IN_FLIGHT)
+        if partition.requested:
+            early.append(partition.ahead)
+            partition.requested = False
+        assert partition.brought <= AT_ANY_MOMENT * 20 + 2 * IN_FLIGHT
+    assert partition.settled >= AT_ANY_MOMENT * 20
+    assert early[0] <= 10 + IN_FLIGHT, "half of the bound"
+    assert [ahead for ahead in early if ahead >= AT_ANY_MOMENT * 10], "half of what it may be at any moment"
+    assert len(early) < 20
 
 
 def test_it_is_told_once_it_has_lasted() -> None:
