@@ -51,8 +51,10 @@ class ChannelConsumer:
         policy = MetadataPolicy(
             is_exact=_is_exact(settings),
             keeps_acks=settings.keep_out_of_order_acks,
-            # Kafka drops the positions of a topic with it. A store does not.
-            tells_topic=settings.checkpoint is not None and not role.is_for_retries,
+            # Kafka drops the positions of a topic with it. A store does not, and a reader may commit one more before
+            # it notices: who has it fail then must know in the next process, too.
+            tells_topic=settings.on_recreated_topic == "fail"
+            or (settings.checkpoint is not None and not role.is_for_retries),
             room=parts.commits.room,
         )
         starts = _starts(settings, parts.resume)

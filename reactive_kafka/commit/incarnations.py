@@ -14,6 +14,7 @@ class Incarnations:
         self._now: dict[str, str] = {}
         self._past: dict[str, set[str]] = {}
         self._read: dict[TopicPartition, str] = {}  # of which incarnation each partition was read last
+        self._failed: set[TopicPartition] = set()  # those that the channel has failed for, and not read since
 
     def told(self, ids: Mapping[str, str]) -> None:
         """A broker has told these. One that has not heard of the newest incarnation tells nothing new."""
@@ -34,11 +35,20 @@ class Incarnations:
         now = self._now.get(partition.topic)
         if now is not None:
             self._read[partition] = now
+        self._failed.discard(partition)
         return now
 
     def last_read(self, partition: TopicPartition) -> str | None:
         """Of which incarnation a partition was read last by this channel; None: it is not known."""
         return self._read.get(partition)
+
+    def failed(self, partition: TopicPartition) -> None:
+        """The channel fails, as the topic was made anew, and somebody has to choose where it goes on."""
+        self._failed.add(partition)
+
+    def has_failed(self, partition: TopicPartition) -> bool:
+        """Whether the channel has failed for it, and has not read it since."""
+        return partition in self._failed
 
     def why_void(self, topic: str, belongs_to: str | None) -> str | None:
         """Why a position of the incarnation that it *belongs to* says nothing of the topic as it is now, if so.

@@ -117,10 +117,13 @@ class PartitionStarter:
 
     def _why_left_void(self, partition: TopicPartition, found: Committed | None) -> str | None:
         """Why a position that the last owner has left says nothing of the topic as it is now, if so."""
+        known = self._parts.history.incarnations
+        if found is None and known.has_failed(partition) and self._settings.commit_strategy != "ignore":
+            return known.why_void(partition.topic, known.last_read(partition))  # a restart alone chooses nothing
         if found is None or not found.metadata:
             return None
         topic = decode(found.metadata, found.offset).topic
-        return self._parts.history.incarnations.why_void(partition.topic, topic or None)
+        return known.why_void(partition.topic, topic or None)
 
     def start_again(self, one: Partition, old: OffsetTracker, log: Log) -> Start | None:
         """Track a partition anew whose position is not in the log any more; None: nobody may choose where."""
@@ -147,6 +150,9 @@ class PartitionStarter:
     def why_void(self, one: Partition) -> str | None:
         """Why what is known of a partition, or where a restart goes on, is none of its topic as it is now, if so."""
         known, choice = self._parts.history.incarnations, one.choice
+        if choice is not None and choice.is_resumed and known.has_failed(one.id):
+            one.chosen = None  # where it goes on is the group's to say from here on
+            return None
         if choice is not None:
             return known.why_void(one.id.topic, known.last_read(one.id)) if choice.is_resumed else None
         if one.metadata.topic_id is None and one.tracker is not None:  # no broker had told it when reading began
@@ -156,6 +162,7 @@ class PartitionStarter:
     def start_anew(self, one: Partition, why: str, log: Log, was_at: int | None = None) -> Start | None:
         """Track a partition of a topic that was made anew, from its beginning; None: the channel is to fail."""
         if self._settings.on_recreated_topic == "fail":
+            self._parts.history.incarnations.failed(one.id)
             self._fail(_made_anew(self._settings.name, one.id, why))
             return None
         was_at = was_at if one.tracker is None else one.tracker.position

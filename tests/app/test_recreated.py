@@ -205,6 +205,60 @@ async def test_fail_stops_the_channel_and_names_both_ids() -> None:
     await broker.close()
 
 
+@pytest.mark.parametrize("strategy", ["throttled", "latest"])
+@pytest.mark.parametrize("orders", [{}, {"consumers": 2}, {"assign": ["orders:0"]}])
+@in_virtual_time
+async def test_fail_holds_for_the_next_process_whatever_the_old_reader_committed_before_it_noticed(
+    orders: dict[str, Any], strategy: str
+) -> None:
+    recorder, seen, broker = Recorder(), list[bytes](), make_broker()
+    fill(broker, TEN)
+    settings = {"on_recreated_topic": "fail", "commit_interval": "100ms", "commit_strategy": strategy, **orders}
+    async with running(noting_app(recorder, seen, **settings), broker=broker):
+        await until(lambda: seen == TEN)
+        recreate(broker, new_values(50))
+        await until(lambda: recorder.of(ChannelFailed))
+    assert broker.committed("billing")[tp()].offset > 10
+    for _ in range(2):
+        seen.clear()
+        app = noting_app(recorder, seen, **settings)
+        async with running(app, broker=broker) as test:
+            await until(lambda: facts(test).state == "failed")
+            assert "set the group's position and restart" in str(facts(test).reason)
+            assert seen == []
+    leave(broker, Committed(3))
+    async with running(noting_app(recorder, seen, **settings), broker=broker):
+        await until(lambda: seen == new_values(50)[3:])
+    await broker.close()
+
+
+@pytest.mark.parametrize("interval", ["100ms", "100s"])
+@pytest.mark.parametrize("orders", [{}, {"assign": ["orders:0"]}, {"restart": {"max_attempts": 2, "backoff": "1s"}}])
+@in_virtual_time
+async def test_a_channel_that_fails_goes_on_once_somebody_has_set_a_position_and_not_by_a_restart(
+    orders: dict[str, Any], interval: str
+) -> None:
+    recorder, seen, broker = Recorder(), list[bytes](), make_broker()
+    fill(broker, TEN)
+    app = noting_app(recorder, seen, on_recreated_topic="fail", commit_interval=interval, **orders)
+    async with running(app, broker=broker) as test:
+        await until(lambda: seen == TEN)
+        recreate(broker, new_values(50))
+        await until(lambda: recorder.of(ChannelFailed))
+        await asyncio.sleep(30)  # it may come back by itself, and may not go on
+        assert facts(test).state == "failed"
+        broker._state.group("billing").commits.clear()  # as where nothing was committed meanwhile
+        await app.channel("orders").restart()
+        await until(lambda: facts(test).state == "failed")
+        assert "set the group's position and restart" in str(facts(test).reason)
+        seen.clear()
+        leave(broker, Committed(3))
+        await app.channel("orders").restart()
+        await until(lambda: seen == new_values(50)[3:])
+        assert facts(test).state == "running"
+    await broker.close()
+
+
 @pytest.mark.parametrize("orders", [{}, {"consumers": 2}, {"assign": ["orders:0"]}])
 @in_virtual_time
 async def test_latest_skips_nothing_of_a_topic_that_is_made_anew_under_a_reader(orders: dict[str, Any]) -> None:
