@@ -78,7 +78,7 @@ class ChannelConsumer:
             parts, self.owned, self.starts, self.committer, role.hooks, self.signals.exit, self.signals.joined
         )
         self.fetcher = Fetcher(parts, self.table, self.starts, self.uncommitted, role.delays or {})
-        self.lifeline = Lifeline(parts, self.table, self._retained, self.signals.fail)
+        self.lifeline = Lifeline(parts, self.owned, self._retained, self.signals.fail)
         self.connection = Connection(
             role.name, parts, self.assignment, self.starts, self.committer, self.fetcher, self.lifeline, self.signals
         )

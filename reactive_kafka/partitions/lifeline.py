@@ -7,13 +7,15 @@ from collections.abc import Callable
 from math import inf
 
 from reactive_kafka.broker.client import Consumer
-from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.observe.events import SessionOver, SessionUp
+from reactive_kafka.partitions.owned import OwnedPartitions
+from reactive_kafka.partitions.partition import PartitionState
 from reactive_kafka.partitions.parts import ClientParts
-from reactive_kafka.partitions.table import PartitionTable
 
 LOOK_S = 0.1
 """How soon it is noticed that the group answers again."""
+
+BEGUN = frozenset({PartitionState.STARTING, PartitionState.READING})
 
 
 class Lifeline:
@@ -27,15 +29,14 @@ class Lifeline:
     def __init__(
         self,
         parts: ClientParts,
-        table: PartitionTable,
+        owned: OwnedPartitions,
         resumed: Callable[[], None],  # what waits in the lanes may be taken again
         fail: Callable[[BaseException], object],
     ) -> None:
         self._parts = parts
-        self._table = table
+        self._owned = owned
         self._resumed = resumed
         self._fail = fail
-        self._suspended: list[Lane] = []
         self._timer: asyncio.TimerHandle | None = None
         self.over_since: float | None = None  # when the session ended; monotonic
 
@@ -43,9 +44,10 @@ class Lifeline:
         """Watch the session of a client that has started, until :meth:`end`."""
         try:
             left_s = consumer.session_ends_at() - self._parts.clock.monotonic()
+            was_alone, self._owned.is_alone = self._owned.is_alone, left_s <= 0
             if left_s <= 0:
                 self._suspend(left_s)
-            elif self.over_since is not None:
+            elif was_alone:
                 self._go_on()
         except Exception as error:  # a bug, of ours or of the client: it stops this channel, and no other
             self._fail(error)
@@ -59,29 +61,30 @@ class Lifeline:
         if self._timer is not None:
             self._timer.cancel()
         self._timer = self.over_since = None
-        self._suspended = []
+        self._owned.is_alone = False
 
     def _suspend(self, left_s: float) -> None:
-        # Looked for each time: reading may start, or be moved by a seek, without the group.
-        lanes = [one.lane for one in self._table.reading if one.lane is not None and not one.lane.revoked]
+        # Looked for each time: reading may start, or be moved by a seek, without the group. Who is read has no other
+        # reason to be suspended: what is revoked, or about to go, is not read.
+        lanes = [one.lane for one in self._owned.table.reading if one.lane is not None]
         if not lanes:
             return
-        for lane in lanes:
-            lane.change("suspend")
-        self._suspended += lanes
-        self._parts.workers.suspended()
+        if running := [lane for lane in lanes if not lane.revoked]:
+            for lane in running:
+                lane.change("suspend")
+            self._parts.workers.suspended()
         if self.over_since is None:
             self.over_since = self._parts.clock.monotonic() + left_s
             self._parts.observer.on(SessionOver(channel=self._parts.settings.name))
 
     def _go_on(self) -> None:
-        reading = {id(one.lane) for one in self._table.reading}  # the others wait for the end of a rebalance
-        suspended, self._suspended, self.over_since = self._suspended, [], None
-        for lane in suspended:
-            if id(lane) in reading and lane.revoked:
-                lane.change("retain")
-                self._parts.lanes.offer(lane)
-        self._parts.observer.on(SessionUp(channel=self._parts.settings.name))
+        for one in self._owned.table:  # others are suspended for a rebalance, and wait for its end
+            if one.state in BEGUN and one.lane is not None and one.lane.revoked:
+                one.lane.change("retain")
+                self._parts.lanes.offer(one.lane)
+        if self.over_since is not None:
+            self.over_since = None
+            self._parts.observer.on(SessionUp(channel=self._parts.settings.name))
         self._resumed()
 
     def not_ready(self, now: float) -> str | None:

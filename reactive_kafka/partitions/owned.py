@@ -32,6 +32,7 @@ class OwnedPartitions:
         self._abandon = abandon  # called with a lane that is not ours any more, or is read anew, while handlers run it
         self._replaced: list[Lane] = []  # with handlers that still run
         self.is_ending = False  # the channel ends: no record is taken any more, whatever is assigned meanwhile
+        self.is_alone = False  # the group may have given them to others: where reading begins meanwhile, it waits
 
     def assign(self, generation: int, partitions: frozenset[TopicPartition]) -> None:
         """An assignment has come; what was revoked and is not in it has gone."""
@@ -53,7 +54,7 @@ class OwnedPartitions:
         one.lane = self._queue.new(tracker)
         if self.is_ending:
             self.table.drain((one.id,))
-        if one.state is PartitionState.DRAINING:
+        if one.state is PartitionState.DRAINING or self.is_alone:
             one.lane.change("suspend")
 
     def retain(self, one: Partition, stored: Committed | None) -> bool:

@@ -15,12 +15,14 @@ from tests.app.helpers import (
     committed,
     facts,
     in_virtual_time,
+    inside,
     make_app,
     make_broker,
     now,
     running,
     send,
     settle_down,
+    tp,
     until,
 )
 
@@ -161,7 +163,7 @@ async def test_what_runs_may_end_and_its_ack_waits_for_the_group() -> None:
 
 
 @in_virtual_time
-async def test_a_seek_while_it_is_alone_starts_nothing_either() -> None:
+async def test_a_pause_that_ends_while_it_is_alone_starts_nothing() -> None:
     began = list[tuple[float, int]]()
     async with running(slow_app(began)) as test:
         await send(test, *[b""] * 30)
@@ -177,6 +179,50 @@ async def test_a_seek_while_it_is_alone_starts_nothing_either() -> None:
         assert began[-1][0] <= cut_at + SESSION_S
         test.broker.heal("billing")
         await test.settled(timeout=100)
+
+
+@pytest.mark.parametrize("ordering", ["partition", "unordered"])
+@in_virtual_time
+async def test_a_seek_while_it_is_alone_starts_nothing_either(ordering: str) -> None:
+    began = list[tuple[float, int]]()
+    async with running(slow_app(began, ordering=ordering)) as test:
+        await send(test, *[b""] * 30)
+        await until(lambda: len(began) == 3)
+        test.broker.cut_off("billing", member_of(test.broker))
+        await asyncio.sleep(10)
+        before = len(began)
+        for offset in (0, 20):
+            await test.app.channel("orders").seek(tp(), offset)
+            await asyncio.sleep(10)
+        assert len(began) == before
+        test.broker.heal("billing")
+        await until(lambda: {offset for _, offset in began} >= set(range(20, 30)), 100)
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 2.0])
+@in_virtual_time
+async def test_what_began_while_it_was_alone_is_read_once_the_group_answers(after_s: float) -> None:
+    began, broker = list[tuple[float, int]](), make_broker()
+    app = slow_app(began, auto_offset_reset="latest")
+    asking, storing = broker.hold("end_offsets"), broker.hold("commit")
+
+    async def outage() -> None:
+        await asking.arrived()
+        broker.down = True
+        await asyncio.sleep(SESSION_S + 0.5)
+        assert inside(app).session.clients[0].owned.is_alone
+        broker.down = False
+        asking.release()
+        await storing.arrived()  # its start is known, and not stored yet
+        await asyncio.sleep(after_s)
+        storing.release()
+
+    playing = asyncio.create_task(outage())
+    async with running(app, broker=broker) as test:
+        await playing
+        await send(test, *[b""] * 3)
+        await until(lambda: len(began) == 3, 60)
+    await broker.close()
 
 
 @in_virtual_time
