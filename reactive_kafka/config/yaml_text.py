@@ -12,7 +12,10 @@ from reactive_kafka.errors import ConfigError, MissingExtraError
 MOST_NODES = 20_000
 """Keys and values of a file with its aliases expanded: each alias stands for all that it names, so a few lines of
 aliases of aliases can mean billions. A hundred channels with all their keys are half of it."""
-_QUOTED = re.compile(r""" '[^']*'| "[^"]*\"""")
+LONGEST_INTEGER = 4300
+"""Characters; Python makes no text of more digits. With colons (1:30 is 90) its time is square in its length."""
+_SCALARS = frozenset({"null", "bool", "int", "float", "binary", "timestamp", "str"})
+_QUOTED = re.compile(r""" ['"].*""", re.DOTALL)
 
 
 def parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
@@ -39,8 +42,9 @@ def parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
         return loader.construct_document(root), lines
     except yaml.MarkedYAMLError as error:
         # The error's own text quotes the line, which may hold a secret, as may the name of an alias or a tag.
-        is_ours = isinstance(error, yaml.composer.ComposerError | yaml.constructor.ConstructorError)
-        problem = _QUOTED.sub("", error.problem or "") if is_ours else error.problem
+        quotes = isinstance(error, yaml.composer.ComposerError | yaml.constructor.ConstructorError)
+        quotes = quotes or "tag handle" in (error.problem or "")
+        problem = _QUOTED.sub("", error.problem or "") if quotes else error.problem
         where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
         raise ConfigError(f"{source}{where}: not YAML: {problem}") from None
     except yaml.reader.ReaderError as error:
@@ -91,9 +95,9 @@ class _Nodes:
             raise self._problem(node, f"nested too deeply: at most {MOST_DEPTH} levels are read")
         self._sizes[id(node)] = 0
         size = 1
-        if node.id == "scalar":
+        if node.id == "scalar" or _kind(node) in _SCALARS:
             self._scalars.append(node)
-        else:
+        if node.id != "scalar":
             for part in node.value:
                 for one in part if node.id == "mapping" else (part,):
                     size += self.measure(one, depth + 1)
@@ -105,17 +109,29 @@ class _Nodes:
     def check_values(self) -> None:
         """Make each plain value; a ConfigError for one that its tag forbids. The loader keeps those that are made."""
         for node in self._scalars:
-            kind = node.tag.rpartition(":")[2]
-            if kind in ("merge", "value"):  # "<<" and "=" as keys, which have no value of their own
-                continue
-            try:
-                str(self._loader.construct_object(node))  # an integer of more than 4,300 digits has no text
-            except (ValueError, KeyError, AttributeError, OverflowError):  # whatever PyYAML's own conversions raise
-                what = f"expected a value of the type {kind}; in quotes it is a string"
-                raise self._problem(node, what) from None
+            if not self._is_value(node):
+                raise self._problem(node, f"expected a value of the type {_kind(node)}; in quotes it is a string")
+
+    def _is_value(self, node: Any) -> bool:
+        kind = _kind(node)
+        if kind in ("merge", "value"):  # "<<" and "=" as keys, which have no value of their own
+            return True
+        # To PyYAML a table with a key "=" is what stands there.
+        if node.id != "scalar" or (kind == "int" and len(node.value) > LONGEST_INTEGER):
+            return False
+        try:
+            str(self._loader.construct_object(node))  # an integer of more than 4,300 digits has no text
+        except (ValueError, LookupError, AttributeError, OverflowError):  # whatever PyYAML's own conversions raise
+            return False
+        return True
 
     def _problem(self, node: Any, what: str) -> ConfigError:
         return ConfigError(f"{self._source}, line {node.start_mark.line + 1}: {what}")
+
+
+def _kind(node: Any) -> str:
+    """``int`` of ``tag:yaml.org,2002:int``."""
+    return str(node.tag).rpartition(":")[2]
 
 
 def yaml_lines(root: Any) -> Lines:

@@ -59,6 +59,11 @@ def test_toml_yaml_and_json_say_the_same(tmp_path: Path) -> None:
         ("a.yaml", "\na: !!float abc\n", "line 2: expected a value of the type float"),
         ("a.yaml", "\na: !!bool maybe\n", "line 2: expected a value of the type bool"),
         ("a.yaml", "\na: 0x_\n", "line 2: expected a value of the type int"),
+        *(
+            ("a.yaml", f"\na: !!{kind} {text}", f"line 2: expected a value of the type {kind}")
+            for kind in ("int", "float", "bool", "timestamp")
+            for text in ('""', '"-"', "_", "{=: x}", '{=: ""}', "{=: {=: x}}", "{=: 2020-13-99}")
+        ),
         ("a.yaml", "\na: " + "9" * 4301, "line 2: expected a value of the type int"),
         ("a.yaml", "\n? 0x" + "f" * 5000 + "\n: 1", "line 2: expected a value of the type int"),
         ("a.yaml", '\na: "\\U00110000"', "line 2: not YAML: a number that is too large"),
@@ -95,6 +100,9 @@ def test_a_file_that_is_not_there_or_not_text_is_an_error(tmp_path: Path) -> Non
         ("a.yaml", "password: !!int canary\n"),
         ("a.yaml", 'password: "canary\n'),
         ("a.yaml", "password: @canary\n"),
+        ("a.yaml", "password: !canary!x\n"),
+        ("a.yaml", "password: !'%22canary x\n"),
+        ("a.yaml", "password: !!int {=: canary}\n"),
         ("a.json", '{"password": "canary" x}'),
         ("a.toml", 'password = "canary'),
     ],
@@ -132,6 +140,8 @@ def test_yaml_aliases_of_aliases_are_refused_before_they_are_expanded(tmp_path: 
         ("a.toml", "'a" * 400_000),
         ("a.yaml", "a: [" + "a," * 500_000 + "]"),
         ("a.yaml", "a: {" * 50_000),
+        ("a.yaml", "a: 1" + ":1" * 400_000),
+        ("a.yaml", "a: 0x" + "f" * 900_000),
     ],
 )
 def test_a_large_file_that_is_nonsense_is_refused_soon(tmp_path: Path, name: str, text: str) -> None:
