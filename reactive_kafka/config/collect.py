@@ -210,6 +210,10 @@ class View:
         """True where the channel's own table says it."""
         return name in self.table.settings
 
+    def differs(self, name: str) -> bool:
+        """True where the channel's own table says it, and something else than the default."""
+        return self.own(name) and self[name] != self.section.keys[name].parsed_default
+
     def nearest(self, *names: str) -> tuple[str, ...]:
         """Of *names*, which exclude each other, those that the highest layer with any of them gives."""
         given = {name: self.table.settings[name].layer for name in names if self.own(name)}

@@ -32,7 +32,7 @@ from reactive_kafka.config.schema import (
     subscription_of,
 )
 from reactive_kafka.config.tables import CheckpointSettings, RestartSettings, RetrySettings, SparkChannelSettings
-from reactive_kafka.config.unused import UNUSED_BY_CLIENTS, UNUSED_BY_INCOMING
+from reactive_kafka.config.unused import UNUSED_BY_CLIENTS, UNUSED_BY_HTTP, UNUSED_BY_INCOMING
 from reactive_kafka.config.values import TOPIC, unknown_channel
 from reactive_kafka.errors import ConfigError
 
@@ -159,9 +159,13 @@ class _Assembly:
             outgoing={name: self._outgoing(name, table) for name, table in channels["outgoing"].items()},
             memory={name: self._memory(name, table) for name, table in channels["memory"].items()},
             spark=self._spark(View(keys.SPARK, plain["spark"], {})),
-            http=HttpSettings(**View(keys.HTTP, plain["http"], {}).fields()),
+            http=self._http(View(keys.HTTP, plain["http"], {})),
             warnings=tuple(self._given.warnings),
         )
+
+    def _http(self, view: View) -> HttpSettings:
+        check(view, UNUSED_BY_HTTP, self._unused)
+        return HttpSettings(**view.fields())
 
     def _spark(self, view: View) -> SparkSettings:
         check(view, SPARK_CHECKS, self._problems)

@@ -1,16 +1,18 @@
 """Settings that have no effect beside the others, or not all of it. Pure.
 
 They are told, and no error: environments switch a strategy by a variable, and its table stays in the file. A default in
-``[kafka]`` need not fit all channels: of tables only the channel's own are told.
+``[kafka]`` need not fit all channels: of tables and of numbers only the channel's own are told. A number that only
+repeats the default is not told.
 """
 
 from __future__ import annotations
 
 from reactive_kafka.config.checks import COMMITS, SASL, TLS, Contradictions, inside, revocations
-from reactive_kafka.config.collect import View
+from reactive_kafka.config.collect import View, values_of
 
 NEED_COMMITS = ("dead-letter-queue", "pause-partition")
 """What ``on_poison`` cannot do in a channel that commits nothing."""
+RETRIES = "delayed-retry-topic"
 
 
 def _of_commits(view: View) -> Contradictions:
@@ -21,20 +23,61 @@ def _of_commits(view: View) -> Contradictions:
     if view["keep_out_of_order_acks"] and strategy == "ignore":
         why = 'has no effect: kept acks are stored with a committed position, and with commit_strategy = "ignore" '
         yield ("keep_out_of_order_acks", *COMMITS), why + "there is none"
+    if strategy == "ignore" and not _may_delay(view):  # the client that reads retry topics commits, whatever this does
+        why = 'has no effect: with commit_strategy = "ignore" nothing is committed'
+        if view.differs("commit_interval") and not view["enable_auto_commit"]:
+            yield ("commit_interval", *COMMITS), why
+        if view.differs("max_uncommitted"):
+            yield ("max_uncommitted", *COMMITS), why
     if strategy != "checkpoint" and view.own_inside("checkpoint"):
         why = f'has no effect: it goes with commit_strategy = "checkpoint", and it is "{strategy}"'
         yield (*inside("checkpoint"), *COMMITS), why
 
 
+def _may_delay(view: View) -> bool:
+    strategies = [view["failure_strategy"], *values_of(view.inside("failure_routes")).values()]
+    return any(one == RETRIES or ":" in one for one in strategies)
+
+
 def _of_poison(view: View) -> Contradictions:
-    if view["on_poison"] == "dead-letter-queue" and not view["unprocessed_record_max_age"]:
+    age = view["unprocessed_record_max_age"]
+    if not age and (view["on_poison"] == "dead-letter-queue" or view.differs("on_poison")):
         why = "has no effect: unprocessed_record_max_age = 0 turns off the watch that finds poison"
         yield ("on_poison", "unprocessed_record_max_age"), why
+    if view.commit_strategy != "ignore":
+        return
+    why = 'has no effect: with commit_strategy = "ignore" no record ever becomes poison'
+    if (
+        view.differs("unprocessed_record_max_age") and age and not view["restart.max_attempts"]
+    ):  # restarts look at it too
+        yield ("unprocessed_record_max_age", *COMMITS), why
     # The channel says both itself: what [kafka] says of all channels is meant for those that commit.
-    is_meant = view.own("on_poison") or not (view.own("commit_strategy") or view.own("enable_auto_commit"))
-    if is_meant and view["on_poison"] in NEED_COMMITS and view.commit_strategy == "ignore":
-        why = 'has no effect: with commit_strategy = "ignore" no record ever becomes poison'
+    is_meant = not (view.own("commit_strategy") or view.own("enable_auto_commit"))
+    if age and (view.differs("on_poison") or (is_meant and view["on_poison"] in NEED_COMMITS)):
         yield ("on_poison", *COMMITS), why
+
+
+def _of_attempts(view: View) -> Contradictions:
+    for table, at_least, why in (
+        ("retry", 2, "retry.max_attempts = 1 is one call, and no wait"),
+        ("restart", 1, "restart.max_attempts = 0 lets a failed channel stay down"),
+    ):
+        if view[f"{table}.max_attempts"] < at_least:
+            names = [name for name in (f"{table}.backoff", f"{table}.max_backoff") if view.differs(name)]
+            if names:
+                yield (*names, f"{table}.max_attempts"), f"has no effect: {why}"
+
+
+def _of_spark(view: View) -> Contradictions:
+    if view.differs("spark.batch_max_bytes") and view["spark.mode"] == "ranges":
+        why = 'has no effect: with spark.mode = "ranges" no bytes are counted'
+        yield ("spark.batch_max_bytes", "spark.mode"), why
+
+
+def _of_http(view: View) -> Contradictions:
+    # app.asgi, inside of another application, still has the token and the hosts.
+    if not view["enabled"]:
+        yield ("host", "port"), "has no effect: enabled = false"
 
 
 def _of_order(view: View) -> Contradictions:
@@ -52,4 +95,8 @@ def _of_security(view: View) -> Contradictions:
 
 
 UNUSED_BY_CLIENTS = (_of_security,)
-UNUSED_BY_INCOMING = (_of_commits, _of_poison, _of_order, revocations, *UNUSED_BY_CLIENTS)
+UNUSED_BY_INCOMING = (
+    *(_of_commits, _of_poison, _of_order, _of_attempts, _of_spark, revocations),
+    *UNUSED_BY_CLIENTS,
+)
+UNUSED_BY_HTTP = (_of_http,)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import chain
 from types import FrameType
 from typing import Any
 
 from reactive_kafka.config.keys import INCOMING
 from reactive_kafka.config.load import read_retry
-from reactive_kafka.config.schema import AckMode, Settings
+from reactive_kafka.config.schema import AckMode, IncomingSettings, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
@@ -123,7 +124,8 @@ class Registry:
         fed = {name for entry in self._registrations.values() for name in entry.outgoing}
         unfed = tuple(name for name in outgoing if name not in fed)
         memory = {name: one for name, one in made.items() if one is not None}
-        return AppSpec(incoming, outgoing, tuple(found.sources), tuple(found.warnings), unfed, memory)
+        unused = chain.from_iterable(_unused(one, matches.get(name)) for name, one in settings.incoming.items())
+        return AppSpec(incoming, outgoing, tuple(found.sources), (*found.warnings, *unused), unfed, memory)
 
     def _found(self, settings: Settings) -> Found:
         found = Found()
@@ -143,6 +145,19 @@ class Registry:
         uses += [MemoryUse((channel,), ()) for channel in self.spark]  # refused above, and no second time
         found.problems += memory_problems(settings.memory, uses, self._emitters)
         return found
+
+
+def _unused(channel: IncomingSettings, match: Match | None) -> Iterator[str]:
+    """What the channel itself says for another kind of function than it has. Of [kafka] it is meant for others."""
+    own = {key: place for key, place in channel.places.items() if "[kafka]" not in place}
+    if match is not None and match.spark is not None:
+        return  # what is for handlers is a problem there
+    if match is None or match.handler is None or match.handler.shape is not Shape.BATCH:
+        said = {"batch_max_records": channel.batch_max_records, "batch_max_wait": channel.batch_max_wait_s}
+        for key in [key for key, value in said.items() if key in own and value != INCOMING.keys[key].parsed_default]:
+            yield f"{own[key]}: has no effect: no Batch handler has this channel"
+    for place in [place for key, place in own.items() if key.partition(".")[0] == "spark"][:1]:
+        yield f"{place}: has no effect: no @app.spark has this channel"
 
 
 def _identity(function: Function) -> Hashable:

@@ -99,7 +99,8 @@ def test_a_dump_loads_again_as_the_same_settings(channel: dict[str, object]) -> 
     assert channel.keys() <= keys.INCOMING.keys.keys() | keys.INCOMING.tables
     tables = incoming(**channel) | outgoing(compression_type="none", acks="all")
     settings = loaded({"kafka": {"session_timeout_ms": 9000}} | tables)
-    assert loaded(dump(settings)) == replace(settings, source="code")
+    again = loaded(dump(settings))
+    assert replace(again, warnings=()) == replace(settings, source="code", warnings=())  # they quote what was written
 
 
 def test_what_a_channel_without_commits_inherits_in_vain_is_not_in_its_dump() -> None:

@@ -34,6 +34,14 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
             incoming(keep_out_of_order_acks=True, commit_strategy="ignore"),
             "keep_out_of_order_acks = true: has no effect: kept acks are stored with a committed position",
         ),
+        (
+            incoming(commit_strategy="ignore", commit_interval="1s"),
+            "commit_interval = '1s': has no effect: with commit_strategy = \"ignore\" nothing is committed",
+        ),
+        (
+            incoming(enable_auto_commit=True, max_uncommitted=5000),
+            'max_uncommitted = 5000: has no effect: with commit_strategy = "ignore" nothing is committed',
+        ),
         (incoming(checkpoint=STORED), CHECKPOINT),
         (
             incoming(key="header:tenant"),
@@ -44,7 +52,16 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
             incoming(on_poison="dead-letter-queue", unprocessed_record_max_age=0),
             "on_poison = 'dead-letter-queue': has no effect: unprocessed_record_max_age = 0 turns off the watch",
         ),
+        (
+            incoming(on_poison="warn", unprocessed_record_max_age=0),
+            "on_poison = 'warn': has no effect: unprocessed_record_max_age = 0 turns off the watch",
+        ),
         (incoming(on_poison="dead-letter-queue", commit_strategy="ignore"), POISON),
+        (incoming(on_poison="warn", commit_strategy="ignore"), f"on_poison = 'warn': {POISON}"),
+        (
+            incoming(unprocessed_record_max_age="5s", commit_strategy="ignore"),
+            f"unprocessed_record_max_age = '5s': {POISON}",
+        ),
         (incoming(on_poison="pause-partition", enable_auto_commit=True), POISON),
         (
             {"kafka": {"commit_strategy": "ignore"}} | incoming(on_poison="pause-partition"),
@@ -74,6 +91,23 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
         ),
         (incoming(spark={}, drain_timeout="52s"), "+ drain_timeout (52 s) + the last commit (5 s) + "),
         (outgoing(ssl_capath="/etc/ssl", security_protocol="PLAINTEXT"), "is PLAINTEXT, which has no TLS"),
+        (
+            incoming(retry={"backoff": "1s", "max_attempts": 1}),
+            "retry.backoff = '1s': has no effect: retry.max_attempts = 1 is one call, and no wait",
+        ),
+        (incoming(retry={"max_backoff": "1m"}), "retry.max_backoff = '1m': has no effect: retry.max_attempts = 1 is"),
+        (
+            incoming(restart={"backoff": "3s"}),
+            "restart.backoff = '3s': has no effect: restart.max_attempts = 0 lets a failed channel stay down",
+        ),
+        (
+            incoming(spark={"mode": "ranges", "batch_max_bytes": "1MiB"}),
+            "spark.batch_max_bytes = '1MiB': has no effect: with spark.mode = \"ranges\" no bytes are counted",
+        ),
+        (
+            incoming() | {"http": {"enabled": False, "port": 9100, "token": "canary"}},
+            "[http] port = 9100: has no effect: enabled = false",
+        ),
     ],
 )
 def test_what_has_no_effect_is_told_and_refuses_nothing(tables: dict[str, Any], said: str) -> None:
@@ -102,6 +136,34 @@ checkpoint = { store = "sqlite:///offsets.db" }
     ]
     channel = loaded(file, switched).incoming["orders"]
     assert (channel.dead_letter_queue, channel.checkpoint) == (None, None)
+
+
+@pytest.mark.parametrize(
+    "tables",
+    [
+        incoming(commit_strategy="latest", commit_interval="1s", max_uncommitted=5000),
+        incoming(enable_auto_commit=True, commit_interval="1s"),
+        incoming(
+            commit_strategy="ignore", commit_interval="1s", failure_routes={"ValueError": "delayed-retry-topic"}
+        ),  # the client of retries commits
+        incoming(commit_strategy="ignore", unprocessed_record_max_age=0),
+        incoming(commit_strategy="ignore", unprocessed_record_max_age="5s", restart={"max_attempts": 1}),
+        {"kafka": {"unprocessed_record_max_age": "5s", "commit_interval": "1s"}} | incoming(commit_strategy="ignore"),
+        {"kafka": {"retry": {"max_attempts": 3}}} | incoming(retry={"backoff": "1s"}),
+        {"kafka": {"restart": {"backoff": "3s"}, "retry": {"backoff": "1s"}}} | incoming(),
+        incoming(
+            commit_strategy="ignore",
+            commit_interval="5s",
+            on_poison="fail",
+            unprocessed_record_max_age=60,
+            restart={"backoff": "1s", "max_attempts": 0},
+            retry={"max_attempts": 1, "backoff": "200ms"},
+        ),
+        incoming() | {"http": {"enabled": False, "token": "x", "hosts": ["a"]}},  # app.asgi has them
+    ],
+)
+def test_what_has_an_effect_or_is_said_of_all_channels_is_not_told(tables: dict[str, Any]) -> None:
+    assert unused(tables) == []
 
 
 @pytest.mark.parametrize(

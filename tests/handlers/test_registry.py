@@ -302,6 +302,33 @@ def test_several_consumers_are_fine_for_spark() -> None:
     assert fitted(app).settings.consumers == 3
 
 
+def test_what_no_handler_looks_at_is_told(tmp_path: Path) -> None:
+    file = tmp_path / "c.toml"
+    batch = 'batch_max_records = 5\nbatch_max_wait = "2s"\n'
+    file.write_text(
+        f'[kafka]\ngroup_id = "g"\nbatch_max_wait = "3s"\n[incoming.orders]\n{batch}[incoming.batches]\n{batch}'
+        '[incoming.clicks]\nspark = { mode = "ranges", batch_max_wait = "1s" }\n[incoming.nobody]\n'
+        + batch
+        + "[incoming.usual]\nbatch_max_records = 500\n"
+    )
+    app = App(file)
+
+    @app.incoming("orders")
+    @app.incoming("clicks")
+    async def handle(order: bytes) -> None: ...
+
+    @app.incoming("batches")
+    async def handle_all(orders: Batch[bytes]) -> None: ...
+
+    assert set(app.plan.warnings) == {
+        f"{file}, line 5: [incoming.orders] batch_max_records = 5: has no effect: no Batch handler has this channel",
+        f"{file}, line 6: [incoming.orders] batch_max_wait = '2s': has no effect: no Batch handler has this channel",
+        f"{file}, line 11: [incoming.clicks] spark.mode = 'ranges': has no effect: no @app.spark has this channel",
+        f"{file}, line 13: [incoming.nobody] batch_max_records = 5: has no effect: no Batch handler has this channel",
+        f"{file}, line 14: [incoming.nobody] batch_max_wait = '2s': has no effect: no Batch handler has this channel",
+    }
+
+
 def test_what_is_so_anyway_may_be_said_of_a_spark_channel() -> None:
     app = app_with(
         orders={"value_deserializer": "json"}, clicks={"value_deserializer": "bytes", "key_deserializer": "bytes"}
