@@ -40,6 +40,9 @@ class Secret(str):
     def __deepcopy__(self, _: Any) -> Secret:
         return self
 
+    def __getstate__(self) -> None:
+        """Nothing: whoever asks wants to show or to store it."""
+
     def __reduce__(self) -> tuple[Any, ...]:  # pickled without its text: what reads it has a mask
         return Secret, (MASK,)
 

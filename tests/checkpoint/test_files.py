@@ -175,8 +175,8 @@ async def test_only_the_owner_may_read_what_is_written(tmp_path: Path) -> None:
     finally:
         os.umask(before)
     path = store.path("g", ORDERS)
-    files = [path, path.parent / ".lock", path.parent, path.parent.parent]
-    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600, 0o600, 0o700, 0o700]
+    files = [path, path.parent / ".lock", path.parent, path.parent.parent, tmp_path / "a"]
+    assert [stat.S_IMODE(file.stat().st_mode) for file in files] == [0o600, 0o600, 0o700, 0o700, 0o700]
 
 
 @pytest.mark.parametrize("place", ["orders-0.json", ".lock", ".orders-0.json.new"])

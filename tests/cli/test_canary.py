@@ -203,7 +203,12 @@ def test_a_secret_is_seen_nowhere(traces: tuple[dict[str, str], dict[str, Any]])
     assert all(any(where.startswith(kind) and seen[where] for where in seen) for kind in kinds)
     assert "--properties-file" in "".join(text for where, text in seen.items() if where.startswith("command line "))
     assert "spark.hadoop.my.password" in seen["Spark's /environment/"]  # it is there, and its value is not
-    assert "DEBUG" in seen["stderr"]
+    assert {where for where in ("/", "/metrics", "/api/channels", "/api/spark") if "clicks" not in seen[where]} == set()
+    assert {where for where in PATHS if where.startswith("/health") and '"status"' not in seen[where]} == set()
+    assert "spark.hadoop.my.password" in "".join(seen[where] for where in seen if where.startswith("event log "))
+    assert '"sparkProperties"' in next(seen[where] for where in seen if where.endswith("/environment"))
+    assert "Traceback (most recent call last)" in seen["stderr"]
+    assert all(f"DEBUG   {name}" in seen["stderr"] for name in ("aiokafka.conn:", "py4j.clientserver:", "sqlalchemy."))
     assert "cannot use Settings(" in seen["stderr"]
     assert {where for where, text in seen.items() if CANARY in text or NUMBER in text} == set()
 

@@ -3,17 +3,22 @@ from __future__ import annotations
 import ast
 import copy
 import json
+import logging
 import os
 import pickle
 import re
 import time
 import traceback
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel, TypeAdapter
+from pyspark import cloudpickle
 
 import reactive_kafka
 from reactive_kafka.config.dump import dump
@@ -82,6 +87,22 @@ def test_a_secret_stays_hidden_under_any_name() -> None:
     assert masked("x", Secret(CANARY)) == "***"
 
 
+@dataclass
+class Holder:
+    a: str
+
+
+class Model(BaseModel):
+    a: str
+
+
+def raised_with(secret: Secret) -> str:
+    try:
+        raise ValueError(secret, f"not {secret}")
+    except ValueError as error:
+        return "".join(traceback.TracebackException.from_exception(error, capture_locals=True).format())
+
+
 @given(st.text(min_size=4).filter(lambda text: not set(text) <= set("'*[]{}: 1,")))
 def test_only_one_way_shows_a_secrets_text(text: str) -> None:
     """Row S3 of the faults."""
@@ -102,6 +123,26 @@ def test_only_one_way_shows_a_secrets_text(text: str) -> None:
     assert pickle.dumps(secret) == pickle.dumps(Secret("another one"))
     assert revealed(secret) == text
     assert type(revealed(secret)) is str
+
+
+@pytest.mark.parametrize(
+    "shown_by",
+    [
+        lambda secret: repr((secret.__getstate__(), secret.__reduce_ex__(4))),
+        lambda secret: json.dumps(asdict(Holder(secret))) + f"{Holder(secret)}",
+        lambda secret: Model(a=secret).model_dump_json(),
+        lambda secret: TypeAdapter(dict[str, Any]).dump_json({"a": secret}).decode(),
+        lambda secret: logging.LogRecord("x", 10, "", 1, "%s %r", (secret, secret), None).getMessage(),
+        lambda secret: raised_with(secret),
+        lambda secret: cloudpickle.dumps(secret).decode("latin-1"),
+    ],
+    ids=["state", "dataclass", "pydantic", "pydantic Any", "log", "traceback with locals", "what Spark pickles with"],
+)
+def test_no_library_shows_a_secrets_text(shown_by: Callable[[Secret], str]) -> None:
+    """Row S3 of the faults."""
+    text = shown_by(Secret(CANARY))
+    assert "***" in text
+    assert CANARY not in text
 
 
 def test_a_secret_equals_its_text_and_copies_keep_it() -> None:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.http.asgi import make_asgi
 from reactive_kafka.http.connection import Limits
-from reactive_kafka.http.server import HttpServer, serve
+from reactive_kafka.http.server import BACKLOG, HttpServer, serve
 from tests.http.applike import FactsApp
 
 HOST = "127.0.0.1"
@@ -47,6 +47,14 @@ async def status(server: HttpServer, path: str = "/health/live") -> int:
 
 def plain() -> ASGIApp:
     return make_asgi(FactsApp())
+
+
+def test_the_limits_are_those_of_the_docs() -> None:
+    """Rows J2 and S4 of the faults. The tests of what happens at a limit have shorter ones."""
+    limits = Limits()
+    assert (limits.connections, limits.probes, limits.header_bytes) == (256, 16, 8 * 1024)
+    assert (limits.head_s, limits.probe_head_s, limits.body_s, limits.keep_alive_s) == (10.0, 1.0, 30.0, 5)
+    assert BACKLOG <= 64
 
 
 PATIENT = Limits(grace_s=30)  # to show who is not waited for at all

@@ -124,7 +124,7 @@ class FileStore:
         """The group's folder, made if it is missing; never through a link below the store's own folder."""
         with ExitStack() as opened:
             with _told(self._folder):
-                self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+                _make(self._folder)
                 root = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             opened.callback(os.close, root)
             with _told(self._folder / _encoded(group)):
@@ -157,6 +157,15 @@ class FileStore:
             yield
         finally:
             os.close(lock)  # which unlocks it
+
+
+def _make(folder: Path) -> None:
+    """Make it, and what is missing above it, for the owner alone: whoever may write above could put another there."""
+    try:
+        folder.mkdir(mode=0o700, exist_ok=True)
+    except FileNotFoundError:
+        _make(folder.parent)
+        folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def _folder_in(root: int, name: str) -> int:
