@@ -17,6 +17,7 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.http.connection import Connection, Limits, Shared
 from reactive_kafka.http.guard import is_local
 from reactive_kafka.http.places import Places
+from reactive_kafka.observe.events import Guard
 from reactive_kafka.tasks import Fails, Handle, log_failure
 
 BACKLOG = 64
@@ -108,6 +109,7 @@ class _Server:
         self._places: Places[Connection] = Places(min(limits.connections, _most_descriptors() // 4), limits.probes)
         self._told_at = -TOLD_EACH_S
         self._failed = 0  # tries to accept, since that
+        self._log = Guard()  # a logging handler may need a descriptor, too
 
     async def accept(self) -> None:
         """Accept until it is cancelled."""
@@ -161,7 +163,8 @@ class _Server:
         """No descriptor is left. Who has no request gives one back; else the others may, in a while."""
         loop, self._failed = asyncio.get_running_loop(), self._failed + 1
         if loop.time() - self._told_at >= TOLD_EACH_S:
-            logger.warning("no connection can be accepted (%d times): %s", self._failed, error.strerror)
+            text = "no connection can be accepted (%d times): %s"
+            self._log.call(logger.warning, text, self._failed, error.strerror)
             self._told_at, self._failed = loop.time(), 0
         await asyncio.sleep(0 if self._places.dismiss_oldest() else RETRY_S)
 

@@ -87,7 +87,8 @@ class Run:
                 self._log.call(logger.warning, text, name)
         for name, channel in self._spec.app.incoming.items():
             if not channel.has_handler:
-                logger.info("channel %r has no handler; it starts when app.channel(%r) is iterated", name, name)
+                text = "channel %r has no handler; it starts when app.channel(%r) is iterated"
+                self._log.call(logger.info, text, name, name)
 
     def ask_to_stop(self, drain: bool = True) -> None:
         """Have the run end; it may still be starting."""
@@ -180,18 +181,19 @@ class Run:
         self.left = await tasks.end(CANCELLED_S)
         if self.left:
             names = ", ".join(self.left)
-            logger.warning("left behind: %s; what ran there stays uncommitted", names)
+            self._log.call(logger.warning, "left behind: %s; what ran there stays uncommitted", names)
 
     def _failed(self, error: BaseException) -> None:
         """A task of the application, not of a channel, has failed: the run ends in order, with 1."""
         self._failure = self._failure or describe(error)
         self._exit = self._exit or SystemExit(1)
-        logger.error("the application has failed, and ends: %s", describe(error), exc_info=error)
+        failed = partial(logger.error, exc_info=error)
+        self._log.call(failed, "the application has failed, and ends: %s", describe(error))
         self.ask_to_stop()
 
     def _handler_exits(self, reason: BaseException) -> None:
         self._exit = self._exit or reason
-        logger.warning("a handler asked the process to end: %r", reason)
+        self._log.call(logger.warning, "a handler asked the process to end: %r", reason)
         self.ask_to_stop()
 
     def on(self, event: Event) -> None:
@@ -202,7 +204,8 @@ class Run:
         # An outgoing channel may have the same name, and its failure ends nothing.
         if channel is not None and channel.status.state == "failed" and channel.status.restarts_at is None:
             self._exit = self._exit or SystemExit(1)
-            logger.warning("channel %r has failed, and the application ends for it", event.channel)
+            text = "channel %r has failed, and the application ends for it"
+            self._log.call(logger.warning, text, event.channel)
             self.ask_to_stop()
 
     async def _end(self, channels: RunChannels) -> None:

@@ -20,6 +20,7 @@ from typing import Any
 
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.handlers.calls import calls_in_threads
+from reactive_kafka.observe.events import Guard
 from reactive_kafka.runtime.run import Run
 
 logger = logging.getLogger("reactive_kafka")
@@ -52,7 +53,8 @@ def run_as_process(
         drain_s = max((channel.drain_timeout_s for channel in settings.incoming.values()), default=0.0)
         with StopSignals(ask_to_stop, drain_s, lambda: run.lag.last_turn):
             await start(run)
-            logger.info(
+            Guard().call(
+                logger.info,
                 "started: configuration %s, brokers %s, %d incoming and %d outgoing channels, HTTP %s",
                 settings.source,
                 settings.bootstrap_servers,  # hosts and ports, nothing secret
@@ -126,14 +128,17 @@ class StopSignals:
             is_blocked = now - self._last_turn() > BLOCKED_S
             if (now > deadline and is_blocked) or now > deadline + CLOSING_S:
                 why = "the event loop is blocked" if is_blocked else "closing did not end"
-                logger.warning("exit after the drain's deadline: %s; what was in flight stays uncommitted", why)
+                text = "exit after the drain's deadline: %s; what was in flight stays uncommitted"
+                Guard().call(logger.warning, text, why)
                 exit_now(0)
 
 
 def exit_now(code: int) -> None:
     """End the process at once, whatever its threads do; output and log lines are flushed."""
-    logging.shutdown()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):  # closed or broken
-            stream.flush()
-    os._exit(code)
+    try:
+        logging.shutdown()
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):  # closed or broken
+                stream.flush()
+    finally:  # whatever a logging handler raises
+        os._exit(code)

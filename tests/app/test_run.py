@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from contextlib import suppress
 from contextvars import ContextVar
 from typing import Any
@@ -27,6 +28,7 @@ from tests.app.helpers import (
     tp,
     until,
 )
+from tests.app.sabotage import Sabotage
 
 
 class Broken(MemoryStore):
@@ -358,12 +360,23 @@ async def test_probes_say_down_when_a_run_has_crashed_and_begin_anew_with_the_ne
     await broker.close()
 
 
+class Full(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        raise OSError("no space left")
+
+
+@pytest.fixture
+def full_log() -> Iterator[None]:
+    """A log that takes nothing: each line of ours raises."""
+    sink = Full()
+    logging.getLogger("reactive_kafka").addHandler(sink)
+    yield
+    logging.getLogger("reactive_kafka").removeHandler(sink)
+
+
+@pytest.mark.usefixtures("full_log")
 @in_virtual_time
 async def test_a_log_handler_that_raises_ends_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    class Full(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            raise OSError("no space left")
-
     app, seen = make_app(failure_strategy="ignore"), list[bytes]()
 
     @app.incoming("orders")
@@ -371,14 +384,36 @@ async def test_a_log_handler_that_raises_ends_nothing(capsys: pytest.CaptureFixt
         seen.append(value)
         raise ValueError("no")
 
-    sink = Full()
-    logging.getLogger("reactive_kafka").addHandler(sink)
-    try:
-        async with running(app) as test:
-            await send(test, b"1", b"2", b"3")
-            await until(lambda: len(seen) == 3)
-            await asyncio.sleep(5)
-            assert app.health().status == "UP"
-    finally:
-        logging.getLogger("reactive_kafka").removeHandler(sink)
+    async with running(app) as test:
+        await send(test, b"1", b"2", b"3")
+        await until(lambda: len(seen) == 3)
+        await asyncio.sleep(5)
+        assert app.health().status == "UP"
     assert "no space left" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("full_log")
+@pytest.mark.parametrize("reason", ["a handler exits", "a channel fails", "a task goes wrong"])
+@in_virtual_time
+async def test_a_log_handler_that_raises_does_not_keep_an_application_from_its_end(reason: str) -> None:
+    app, broker = make_app(), make_broker()
+
+    @app.incoming("orders")
+    async def handler(value: bytes) -> None:
+        raise SystemExit(3) if reason == "a handler exits" else ValueError("no")
+
+    app.configure(overrides={"http": {"enabled": False}})
+    app._connector, app._clock = broker.connector(), broker._state.clock
+    run = app._new_run(exit_on_failure=True)
+    loop = asyncio.get_running_loop()
+    loop.set_task_factory(Sabotage("loop lag", ValueError("no")) if reason == "a task goes wrong" else None)
+    try:
+        await app._start(run)
+        if reason != "a task goes wrong":
+            broker.produce("orders", b"")
+        await asyncio.wait_for(run.wait_asked(), 60)
+        await app.stop()
+        assert run.exit_code() == (3 if reason == "a handler exits" else 1)
+    finally:
+        loop.set_task_factory(None)
+        await broker.close()

@@ -220,3 +220,51 @@ def test_what_is_still_to_come_is_refused_by_name(flags: tuple[str, ...], folder
     ended = cli("run", "service:app", *flags, cwd=folder)
     assert ended.code == 2
     assert f"{flags[0]} is not supported yet" in ended.err
+
+
+FULL = """\
+import asyncio
+import logging
+from reactive_kafka import App
+
+app = App({"kafka": {"bootstrap_servers": "127.0.0.1:1", "group_id": "g"}, "incoming": {"orders": {}},
+           "http": {"enabled": False}})
+
+
+class Full(logging.Handler):
+    def emit(self, record):
+        raise RuntimeError("no space left")
+
+    def flush(self):
+        raise RuntimeError("no space left")
+
+
+logging.getLogger().addHandler(Full())
+
+
+@app.incoming("orders")
+async def handle(order: bytes) -> None: ...
+
+
+@app.on_start
+async def told():
+    print("up", flush=True)
+
+
+@app.before_stop
+async def never():
+    print("stopping", flush=True)
+    while True:
+        await asyncio.sleep(1)
+"""
+
+
+def test_a_log_that_takes_nothing_delays_no_exit(tmp_path: Path) -> None:
+    """Row J11 of the faults."""
+    (tmp_path / "full.py").write_text(FULL)
+    with running(*COMMAND, "run", "full:app", cwd=tmp_path) as service:
+        service.wait_for(lambda: "up" in service.out, "its start")
+        service.process.send_signal(signal.SIGTERM)
+        service.wait_for(lambda: "stopping" in service.out, "its stop")
+        service.process.send_signal(signal.SIGTERM)
+        assert service.end(10).code == 1

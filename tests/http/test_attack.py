@@ -209,6 +209,8 @@ class Count(logging.Handler):
     lines = []
     def emit(self, record):
         self.lines.append(record.getMessage())
+        if len(sys.argv) > 1:
+            raise OSError("this sink needs a descriptor, too")
 
 logging.getLogger().addHandler(Count())
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -268,15 +270,16 @@ class Child:
 
 
 @pytest.fixture
-def child() -> Iterator[Child]:
+def child(request: pytest.FixtureRequest) -> Iterator[Child]:
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": ROOT}
-    with subprocess.Popen([sys.executable, "-c", CROWDED], **pipes) as process:
+    with subprocess.Popen([sys.executable, "-c", CROWDED, *getattr(request, "param", ())], **pipes) as process:
         try:
             yield Child(process)
         finally:
             process.kill()
 
 
+@pytest.mark.parametrize("child", [(), ("a log that raises",)], indirect=True)
 async def test_without_descriptors_the_loop_and_the_log_go_on_and_probes_answer_when_there_are_some(
     child: Child,
 ) -> None:
