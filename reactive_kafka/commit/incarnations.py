@@ -3,8 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from reactive_kafka.records import TopicPartition
+
+
+@dataclass(slots=True)
+class _LastRead:
+    """Of which incarnation a partition was read last."""
+
+    of: str
+    has_failed: bool = False  # the channel has failed since, because that is not the topic any more
 
 
 class Incarnations:
@@ -13,8 +22,7 @@ class Incarnations:
     def __init__(self) -> None:
         self._now: dict[str, str] = {}
         self._past: dict[str, set[str]] = {}
-        self._read: dict[TopicPartition, str] = {}  # of which incarnation each partition was read last
-        self._failed: set[TopicPartition] = set()  # those that the channel has failed for, and not read since
+        self._read: dict[TopicPartition, _LastRead] = {}
 
     def told(self, ids: Mapping[str, str]) -> None:
         """A broker has told these. One that has not heard of the newest incarnation tells nothing new."""
@@ -34,21 +42,22 @@ class Incarnations:
         """A partition is read from here on: of which incarnation; None: it is not known."""
         now = self._now.get(partition.topic)
         if now is not None:
-            self._read[partition] = now
-        self._failed.discard(partition)
+            self._read[partition] = _LastRead(now)
         return now
 
     def last_read(self, partition: TopicPartition) -> str | None:
         """Of which incarnation a partition was read last by this channel; None: it is not known."""
-        return self._read.get(partition)
+        last = self._read.get(partition)
+        return None if last is None else last.of
 
     def failed(self, partition: TopicPartition) -> None:
         """The channel fails, as the topic was made anew, and somebody has to choose where it goes on."""
-        self._failed.add(partition)
+        if (last := self._read.get(partition)) is not None:
+            last.has_failed = True
 
     def has_failed(self, partition: TopicPartition) -> bool:
         """Whether the channel has failed for it, and has not read it since."""
-        return partition in self._failed
+        return (last := self._read.get(partition)) is not None and last.has_failed
 
     def why_void(self, topic: str, belongs_to: str | None) -> str | None:
         """Why a position of the incarnation that it *belongs to* says nothing of the topic as it is now, if so.
