@@ -256,7 +256,7 @@ async def test_of_two_who_stop_at_once_one_may_start_again_and_the_other_takes_n
     app, handled, broker = make_app(), list[bytes](), make_broker()
     app.incoming("orders")(_into(handled))
     app.configure(overrides={"http": {"enabled": False}})
-    app._connector = broker.connector()
+    app._connector, app._clock = broker.connector(), broker._state.clock
 
     async def restart() -> None:
         await app.stop()
