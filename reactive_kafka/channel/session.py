@@ -182,6 +182,7 @@ def channel_facts(
         unsynced_age_s=session.hook.behind_s(), metadata_dropped=commits.room.dropped,
         warnings=tuple(filter(None, (commits.room.warning, *_warnings(settings, session, now)))),
         not_ready=tuple(dict.fromkeys(_not_ready(session, state, now))),
+        health_enabled=settings.health_enabled,
     )  # fmt: skip
 
 

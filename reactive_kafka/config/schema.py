@@ -52,6 +52,7 @@ OffsetReset = Literal["latest", "earliest", "none"]
 MetadataStrategy = Literal["current", "exact"]
 
 FORMAT = choice(*BUILT_FORMATS, later=LATER_FORMATS, imported="module:function")
+_HEALTH = "The channel counts in the probes; with `false` none of them knows it, whatever becomes of it."
 FAILURE = choice("fail", "ignore", "dead-letter-queue", "delayed-retry-topic", imported="module:object")
 
 
@@ -180,6 +181,7 @@ class IncomingSettings:
         "Which string goes with a position when records are settled out of order: `current`: the newest one supplied; "
         "`exact`: that of the last record before the position, else the newest.",
     )
+    health_enabled: bool = setting(BOOLEAN, True, _HEALTH)
     checkpoint: CheckpointSettings | None = field(default=None, metadata=table(CheckpointSettings))
     retry: RetrySettings = field(default_factory=RetrySettings, metadata=table(RetrySettings))
     restart: RestartSettings = field(default_factory=RestartSettings, metadata=table(RestartSettings))
@@ -243,6 +245,7 @@ class OutgoingSettings:
         None,
         "Where replies to this channel's requests arrive; default: the topic's name with `-replies` after it.",
     )
+    health_enabled: bool = setting(BOOLEAN, True, _HEALTH)
     client: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -257,6 +260,7 @@ class MemorySettings:
     place: str = field(default="", repr=False, compare=False)
     wait_for_write: ClassVar[bool] = False  # nothing is written, and a value is settled when it is
     send_timeout_s: ClassVar[float | None] = None
+    health_enabled: ClassVar[bool] = True
 
     @property
     def as_incoming(self) -> IncomingSettings:

@@ -124,6 +124,7 @@ class ChannelFacts:
     warnings: tuple[str, ...] = ()  # problems that do not make the channel unready
     unsynced_age_s: float | None = None  # age of the oldest settled record the checkpoint store lacks; None: it has all
     poison_limit_s: float = 0.0  # unprocessed_record_max_age; 0: the watch is off
+    health_enabled: bool = True  # it counts in the probes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -136,6 +137,7 @@ class OutgoingFacts:
     sent: Mapping[str, int]  # outcome (ok, failed) -> records
     send_durations: DurationHistogram
     failure: str | None = None  # why its task ended: only a restart helps
+    health_enabled: bool = True  # it counts in the probes
     direction: Literal["outgoing", "memory"] = "outgoing"
 
 

@@ -151,7 +151,14 @@ def outgoing_data(channel: OutgoingFacts) -> dict[str, Any]:
 
 
 def _verdicts(facts: AppFacts) -> Iterator[_Verdict]:
-    """One per check. Their names are unique, because monitors store checks by name."""
+    """One per check of what counts. Their names are unique, because monitors store checks by name."""
+    silent = {channel.channel for channel in facts.channels if not channel.health_enabled}
+    facts = replace(
+        facts,
+        channels=tuple(channel for channel in facts.channels if channel.health_enabled),
+        outgoing=tuple(channel for channel in facts.outgoing if channel.health_enabled),
+        spark=tuple(session for session in facts.spark if session.channel not in silent),
+    )
     incoming = {channel.channel for channel in facts.channels}
     channels = incoming | {outgoing.channel for outgoing in facts.outgoing}
     for verdict in _verdicts_by_kind(facts):

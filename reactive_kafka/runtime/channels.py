@@ -274,7 +274,10 @@ class RunChannels:
 
     def outgoing_facts(self) -> tuple[OutgoingFacts, ...]:
         """What is known about the outgoing channels."""
-        return tuple(channel.writer.facts() for channel in self.outgoing.values())
+        return tuple(
+            replace(channel.writer.facts(), health_enabled=channel.settings.health_enabled)
+            for channel in self.outgoing.values()
+        )
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:
         """What is known about the Spark batches of each channel."""

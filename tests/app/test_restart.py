@@ -522,3 +522,24 @@ async def test_exit_on_failure_ends_the_application_only_when_the_attempts_are_u
     assert (len(handling.failed_at), run.exit_code()) == (ends_after, 1)
     await app.stop()
     await broker.close()
+
+
+# -- without health
+
+
+@in_virtual_time
+async def test_a_failed_channel_without_health_turns_no_probe_down() -> None:
+    handling = Handling(0, health_enabled=False)
+    async with running(handling.app) as test:
+        await send(test, b"")
+        await until(lambda: state(test) == "failed")
+        found = test.app.health()
+        assert [(probe.status, probe.checks) for probe in (found, found.live, found.ready)] == [("UP", ())] * 3
+
+
+async def test_an_outgoing_channel_without_health_has_no_check() -> None:
+    app = App({"outgoing": {"invoices": {"health_enabled": False}, "others": {}}})
+    app.emitter("invoices")
+    app.emitter("others")
+    async with TestApp(app):
+        assert [check.name for check in app.health().checks] == ["others"]

@@ -299,3 +299,19 @@ def test_an_outgoing_channel_whose_task_has_ended_is_not_alive() -> None:
     assert statuses(found) == NOT_ALIVE
     check = found.live.checks[-1]
     assert (check.data["state"], check.data["reason"]) == ("failed", "it has failed: ZeroDivisionError: a bug")
+
+
+def test_a_channel_without_health_has_no_check_in_any_probe() -> None:
+    silent = {"health_enabled": False}
+    failed, away = (
+        channel(channel="a", state="failed", **silent),
+        outgoing(broker_error="gone", failure="bug", **silent),
+    )
+    unjoined = channel(channel="clicks", has_joined=False, state="connecting", **silent)
+    lost = spark(ready=False, reason="no executors")
+    found = health(app(failed, unjoined, channel(), outgoing=(away,), spark=(lost,)))
+    assert lost.channel == "clicks"
+    assert statuses(found) == ALL_UP
+    for probe in (found, found.live, found.ready, found.started):
+        assert [check.name for check in probe.checks] == ["orders"]
+    assert health(app(failed)).checks == ()
