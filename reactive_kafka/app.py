@@ -7,13 +7,13 @@ import os
 import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
+from reactive_kafka.config.load import Where
 from reactive_kafka.config.schema import AckMode, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
@@ -60,14 +60,13 @@ class App:
     """An application: named channels from a configuration, and the functions decorated for them.
 
     Args:
-        config: A path (TOML, YAML, JSON), nested tables, or None: ``$REACTIVE_KAFKA_CONFIG``, else
-            ``./reactive-kafka.toml``. It is read at start-up, not now.
+        config: A path (TOML, YAML, JSON, a Quarkus ``application.properties``) or several, of which later ones win
+            key by key; nested tables; or None: ``$REACTIVE_KAFKA_CONFIG``, else ``./reactive-kafka.toml``. It is read
+            at start-up, not now.
         observer: Receives every event, as the log does.
     """
 
-    def __init__(
-        self, config: str | Path | Mapping[str, Any] | None = None, *, observer: Observer | None = None
-    ) -> None:
+    def __init__(self, config: Where = None, *, observer: Observer | None = None) -> None:
         self._source = config
         self._overrides: Mapping[str, Any] | None = None
         self._emitters: dict[str, Emitter] = {}
@@ -202,9 +201,7 @@ class App:
         """The settings; configures the application if that has not happened."""
         return self._settings or self.configure()
 
-    def configure(
-        self, source: str | Path | Mapping[str, Any] | None = None, overrides: Mapping[str, Any] | None = None
-    ) -> Settings:
+    def configure(self, source: Where = None, overrides: Mapping[str, Any] | None = None) -> Settings:
         """Read the configuration and fit the handlers to it, without connecting.
 
         Args:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,6 +16,7 @@ from reactive_kafka.cli.errors import WrongUsage
 from reactive_kafka.cli.finding import load_app
 from reactive_kafka.cli.spark_progress import bottom_of_the_terminal, show_spark
 from reactive_kafka.config.dump import dump, spark_table
+from reactive_kafka.config.load import toml_of_quarkus
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.formats.wanted import name_of
 from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
@@ -54,7 +56,7 @@ FOR_HANDLERS = ("batch_max_records", "batch_max_wait", "concurrency", "value_des
 @click.option("--reload", is_flag=True, hidden=True)
 def run(
     target: str,
-    config: Path | None,
+    config: tuple[Path, ...] | None,
     port: int | None,
     log_format: Literal["text", "json"],
     exit_on_failure: bool,
@@ -89,11 +91,14 @@ def run(
 
 
 @click.command(name="check")
-@options.target
+@click.argument("target", metavar="[MODULE:APP]", required=False)
 @options.app_config
+@options.properties("Print the TOML that an application.properties means, instead. Exits with 2 if it has a problem.")
 @options.app_dir
 @click.option("--strict", is_flag=True, help="Exit with 2 for warnings, too.")
-def check(target: str, config: Path | None, app_dir: Path, strict: bool) -> None:
+def check(
+    target: str | None, config: tuple[Path, ...] | None, from_quarkus: Path | None, app_dir: Path, strict: bool
+) -> None:
     """Check an application's configuration and handlers, without connecting.
 
     Prints each channel with its handler and its effective settings, and each source; secrets are masked. If
@@ -104,7 +109,17 @@ def check(target: str, config: Path | None, app_dir: Path, strict: bool) -> None
     Examples:
       reactive-kafka check billing:app
       reactive-kafka check billing:app --config prod.toml --strict
+      reactive-kafka check --from-quarkus application.properties > reactive-kafka.toml
     """
+    if from_quarkus is not None:
+        if target is not None or config is not None:
+            raise click.UsageError("--from-quarkus goes without MODULE:APP and --config")
+        text, warnings = toml_of_quarkus(from_quarkus, os.environ)
+        click.echo(text, nl=False)
+        _refuse_warnings(len(warnings) if strict else 0)
+        return
+    if target is None:
+        raise click.UsageError("Missing argument 'MODULE:APP'.")
     app = load_app(target, app_dir)
     settings = app.configure(config)
     spec = app.plan
@@ -120,11 +135,15 @@ def check(target: str, config: Path | None, app_dir: Path, strict: bool) -> None
     click.echo("\n".join(_report(tables, spec)))
     for warning in spec.warnings:
         click.echo(f"\nwarning: {warning}")
-    if strict and (told := len(settings.warnings) + len(spec.warnings)):
-        raise WrongUsage(f"{options.counted(told, 'warning')}, and with --strict there must be none")
+    _refuse_warnings(len(settings.warnings) + len(spec.warnings) if strict else 0)
     sources = f", {len(spec.sources)} source{'s' * (len(spec.sources) > 1)}" if spec.sources else ""
     memory = f", {len(spec.memory)} memory" if spec.memory else ""
     click.echo(f"\n{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing{sources}{memory}")
+
+
+def _refuse_warnings(told: int) -> None:
+    if told:
+        raise WrongUsage(f"{options.counted(told, 'warning')}, and with --strict there must be none")
 
 
 def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:

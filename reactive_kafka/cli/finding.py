@@ -106,7 +106,7 @@ def _apps_there(module: ModuleType) -> str:
 class Where(NamedTuple):
     """What the command line says about the brokers, by the names of its options."""
 
-    config: Path | None
+    config: tuple[Path, ...] | None
     app: str | None
     app_dir: Path
     bootstrap_servers: str | None

@@ -49,7 +49,11 @@ class Row(NamedTuple):
 @options.topics
 @options.as_json("Print a JSON array with one object per partition.")
 def lag(
-    config: Path | None, bootstrap_servers: str | None, group: str | None, topics: tuple[str, ...], as_json: bool
+    config: tuple[Path, ...] | None,
+    bootstrap_servers: str | None,
+    group: str | None,
+    topics: tuple[str, ...],
+    as_json: bool,
 ) -> None:
     """Show how far groups are behind: committed position, log end, and the number of records between them.
 
@@ -76,7 +80,7 @@ def lag(
         click.echo(note, err=True)
 
 
-def _configured(config: Path | None, group: str | None, topics: tuple[str, ...]) -> list[LagQuery]:
+def _configured(config: tuple[Path, ...] | None, group: str | None, topics: tuple[str, ...]) -> list[LagQuery]:
     settings = read_settings(config, environ=os.environ).checked()
     channels = list(settings.incoming.values())
     asked = [

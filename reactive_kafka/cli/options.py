@@ -13,11 +13,24 @@ import click
 from reactive_kafka.cli.errors import Failure
 
 Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
+_FILE = click.Path(path_type=Path, dir_okay=False, exists=True)
 
 
 def config(help_text: str) -> Decorator:
-    file = click.Path(path_type=Path, dir_okay=False, exists=True)
-    return click.option("--config", type=file, metavar="FILE", help=help_text)
+    """``--config FILE``, once or several times: the command gets a tuple of paths, or None."""
+    return click.option(
+        "--config",
+        type=_FILE,
+        metavar="FILE",
+        multiple=True,
+        callback=lambda _, __, given: given or None,
+        help=help_text,
+    )
+
+
+def properties(help_text: str) -> Decorator:
+    """``--from-quarkus FILE``."""
+    return click.option("--from-quarkus", type=_FILE, metavar="FILE", help=help_text)
 
 
 def servers(help_text: str) -> Decorator:
@@ -40,8 +53,8 @@ target = click.argument("target", metavar="MODULE:APP")
 topics = click.option("--topic", "topics", multiple=True, metavar="TOPIC", help="Only this topic. May be repeated.")
 
 app_config = config(
-    "Configuration file (.toml, .yaml, .json). Replaces the argument of App(...). If neither is given: "
-    "$REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml."
+    "Configuration file (.toml, .yaml, .json, .properties). May be repeated: later ones win key by key. Replaces the "
+    "argument of App(...). If neither is given: $REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml."
 )
 
 app_dir = click.option(

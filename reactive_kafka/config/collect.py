@@ -68,6 +68,9 @@ class Collected:
         """Put a layer on top of what was collected so far."""
         self._layer = layer
         self._number += 1
+        self.warnings |= dict.fromkeys(layer.warnings)
+        for problem in layer.problems:
+            self._problems.add(*problem)
         for leaf in layer.leaves:
             top = leaf.path[0].replace("-", "_")
             if top in PLAIN_SECTIONS:
@@ -80,7 +83,7 @@ class Collected:
             else:
                 later = keys.LATER_SECTIONS.get(top)
                 reason = f"{later} are not supported yet" if later else keys.unknown_section(leaf.path[0])
-                self._problems.add(self._header(leaf, 1), f"[{leaf.path[0]}]", reason)
+                self._problems.add(self._header(leaf, 1), leaf.where or f"[{leaf.path[0]}]", reason)
 
     def _channel(self, top: str, leaf: Leaf) -> None:
         name = next(iter(leaf.path[1:]), "X")
@@ -113,13 +116,13 @@ class Collected:
             found = meaning(section, path)
         except NoMeaning as error:
             shown_value = MASK if may_be_secret(written) else shown(written, leaf.value)
-            self._problems.add(leaf.origin, _where(table, written, shown_value), str(error))
+            self._problems.add(leaf.origin, leaf.where or _where(table, written, shown_value), str(error))
             for name in error.meant:
                 self._keep(table.settings, name, BROKEN, "", leaf)
             return
         # The path of a file is no secret, and must be readable whole to be of use.
         of_secret, limit = ("", 500) if found.in_file else ("" if found.is_open else written, 80)
-        where = _where(table, written, shown(of_secret, leaf.value, limit=limit))
+        where = leaf.where or _where(table, written, shown(of_secret, leaf.value, limit=limit))
         for name, value in self._values(found, leaf, where).items():
             self._keep(table.settings, name, value, where, leaf)
 

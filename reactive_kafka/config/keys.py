@@ -31,7 +31,6 @@ KAFKA_SPELLINGS = {name: form(name) for name in _KAFKAS.split()} | {"compression
 
 LATER_SECTIONS = {
     "schema_registry": "schema registries",
-    "mp": "MicroProfile properties",
 }
 """Sections that this version refuses by name -> what they will configure."""
 _LATER_OF_BOTH = {"cloud_events": "", "schema": ""}

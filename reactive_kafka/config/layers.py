@@ -45,6 +45,7 @@ class Leaf:
     origin: Origin
     text: str | None = None  # of the environment variable that the value comes from, if any
     problem: str | None = None  # why the value cannot be used as written
+    where: str | None = None  # key and value as errors show them, where the file has others than ours
 
 
 @dataclass(slots=True)
@@ -70,6 +71,9 @@ class Layer:
 
     leaves: tuple[Leaf, ...]
     line_of: LineOf = lambda _: None  # knows the lines of a file's keys
+    is_expanded: bool = False  # its values have no references, whatever they look like
+    problems: tuple[tuple[Origin, str, str], ...] = ()  # found in it already: where, at what, why
+    warnings: tuple[str, ...] = ()
 
 
 def of_code(source: str, data: Mapping[Any, Any]) -> Layer:
@@ -146,7 +150,7 @@ def of_environment(environ: Mapping[str, str], known: Iterable[KeyPath]) -> Laye
                 path, problem = found + path[length:], None if length == len(path) else problem
                 break
         leaves.append(Leaf(path, from_text(text), Origin(VARIABLE + variable), text, problem))
-    return Layer(tuple(leaves))
+    return Layer(tuple(leaves), is_expanded=True)
 
 
 def _route_at(path: KeyPath) -> int:
@@ -172,6 +176,8 @@ def from_text(text: str) -> Any:
 
 def expanded(layer: Layer, environ: Mapping[str, str]) -> Layer:
     """The layer with the references in its strings replaced. If that fails, the leaf's ``problem`` says why."""
+    if layer.is_expanded:
+        return layer
 
     def expanded_leaf(leaf: Leaf) -> Leaf:
         try:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,16 @@ from reactive_kafka.config.checks import (
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import BROKEN, Collected, Table, View, values_of
 from reactive_kafka.config.failures import FailureAssembly
-from reactive_kafka.config.layers import Origin, Problems, expanded, of_code, of_environment
-from reactive_kafka.config.read import FILE_VARIABLE, exposure_of, read_file, read_secret, unreadable
+from reactive_kafka.config.layers import PREFIX, Origin, Problems, expanded, of_code, of_environment
+from reactive_kafka.config.microprofile.toml_text import toml_of
+from reactive_kafka.config.read import (
+    FILE_VARIABLE,
+    exposure_of,
+    read_file,
+    read_properties,
+    read_secret,
+    unreadable,
+)
 from reactive_kafka.config.schema import (
     HttpSettings,
     IncomingSettings,
@@ -39,6 +47,8 @@ from reactive_kafka.errors import ConfigError
 DEFAULT_FILE = "reactive-kafka.toml"
 
 _Tables = Mapping[str, Any]
+Where = str | Path | Sequence[str | Path] | _Tables | None
+"""Where a configuration may come from: a file, or several; tables made in code; None: as the environment says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +66,7 @@ class Reading:
 
 
 def read_settings(
-    source: str | Path | _Tables | None,
+    source: Where,
     *,
     code: _Tables | None = None,
     environ: Mapping[str, str],
@@ -65,8 +75,9 @@ def read_settings(
     """Read the settings of an application. Precedence, lowest first: code, file, environment, overrides.
 
     Args:
-        source: The path of a TOML, YAML or JSON file. Or nested tables, which count as code; then no file is read.
-            Or None: the file that ``$REACTIVE_KAFKA_CONFIG`` names, else ``./reactive-kafka.toml`` if it exists.
+        source: The path of a TOML, YAML, JSON or properties file, or several, of which later ones win key by key. Or
+            nested tables, which count as code; then no file is read. Or None: the file that ``$REACTIVE_KAFKA_CONFIG``
+            names, else ``./reactive-kafka.toml`` if it exists.
         code: Nested tables below everything else.
         environ: The environment: ``REACTIVE_KAFKA__INCOMING__ORDERS__TOPIC`` and the variables of ``${VAR}``.
         overrides: Nested tables above everything else, from the command line.
@@ -76,9 +87,9 @@ def read_settings(
         MissingExtraError: A YAML file without PyYAML.
     """
     problems = Problems()
-    path = _path(source, environ)
+    paths = _paths(source, environ)
     tables = [given for given in (code, source) if isinstance(given, Mapping)]
-    written = [of_code("code", given) for given in tables] + ([read_file(path)] if path else [])
+    written = [of_code("code", given) for given in tables] + [read_file(path, environ) for path in paths]
     above = [of_code("command line", overrides)] if overrides else []
     environment = of_environment(environ, [leaf.path for layer in (*written, *above) for leaf in layer.leaves])
     if not written and not any(layer.leaves for layer in (environment, *above)):
@@ -88,13 +99,21 @@ def read_settings(
         )
     given = Collected(problems, read_secret, exposure_of)
     for layer in (*written, environment, *above):
-        given.add(layer if layer is environment else expanded(layer, environ))  # a variable's value is not expanded
-    name = str(path) if path else "code"
+        given.add(expanded(layer, environ))
+    name = ", ".join(map(str, paths)) or "code"
     _drop_strays(given, name, problems)
     unused = Problems()
     settings = _Assembly(given, problems, unused).settings(name)
     settings = replace(settings, warnings=(*settings.warnings, *unused.report()))
     return Reading(settings, tuple(problems.report()))
+
+
+def toml_of_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
+    """The TOML that an ``application.properties`` means, and the warnings in it; a ConfigError has all problems."""
+    outside = {name: value for name, value in environ.items() if not name.upper().startswith(PREFIX)}  # is of no file
+    warnings = read_settings(path, environ=outside).checked().warnings
+    meant, profiles = read_properties(path, outside)
+    return toml_of(meant, f"What {path} means, profile {', '.join(profiles)}.", warnings), warnings
 
 
 def read_retry(source: str, table: _Tables) -> RetrySettings:
@@ -121,11 +140,13 @@ def _drop_strays(given: Collected, source: str, problems: Problems) -> None:
             problems.add(table.origin, f"[{table.title}]", why)
 
 
-def _path(source: str | Path | _Tables | None, environ: Mapping[str, str]) -> Path | None:
-    """The file to read, or None."""
+def _paths(source: Where, environ: Mapping[str, str]) -> list[Path]:
+    """The files to read, the strongest last."""
     if source is None:
-        source = environ.get(FILE_VARIABLE) or (DEFAULT_FILE if Path(DEFAULT_FILE).exists() else None)
-    return Path(source) if isinstance(source, str | Path) else None
+        source = environ.get(FILE_VARIABLE) or (DEFAULT_FILE if Path(DEFAULT_FILE).exists() else ())
+    if isinstance(source, Mapping):
+        return []
+    return [Path(source)] if isinstance(source, str | Path) else list(map(Path, source))
 
 
 def _tls_files(view: View) -> Contradictions:

@@ -1,4 +1,4 @@
-"""Reads TOML, YAML and JSON files into layers, and secrets from files. Errors name the file and the line."""
+"""Reads TOML, YAML, JSON and properties files into layers, and secrets from files. Errors name file and line."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 from reactive_kafka.config.layers import Layer, of_mapping
+from reactive_kafka.config.microprofile.application import Meant, meant
+from reactive_kafka.config.microprofile.text import PropertiesError, entries
+from reactive_kafka.config.microprofile.values import Source, profiles_of
 from reactive_kafka.config.scan import (
     MOST_DEPTH,
     Lines,
@@ -27,22 +31,63 @@ from reactive_kafka.errors import ConfigError
 MAX_FILE_BYTES = 1_048_576
 MAX_SECRET_BYTES = 65_536
 FILE_VARIABLE = "REACTIVE_KAFKA_CONFIG"
+PROPERTIES = ".properties"
+_PROFILE = re.compile(r"[\w.-]+")  # that a file can be named after
 _LONG_NUMBER = re.compile(r"[0-9][0-9_]{4299,}")  # more digits than Python converts
 
 
-def read_file(path: Path) -> Layer:
-    """The layer of a configuration file, as its suffix says; a ConfigError, or MissingExtraError without PyYAML."""
+def read_file(path: Path, environ: Mapping[str, str]) -> Layer:
+    """The layer of a configuration file, as its suffix says; *environ* has the variables of ``.properties`` files.
+
+    Raises:
+        ConfigError: It is not there, or cannot be read as what it should be.
+        MissingExtraError: It is YAML, and there is no PyYAML.
+    """
+    if path.suffix.lower() == PROPERTIES:
+        return read_properties(path, environ)[0].layer
     parse = _PARSERS.get(path.suffix.lower())
-    if path.suffix.lower() == ".properties":
-        raise ConfigError(f"{path}: application.properties files are not supported yet; write TOML, YAML or JSON")
     if parse is None:
-        raise ConfigError(f"{path}: unknown kind of file; expected one that ends in {', '.join(_PARSERS)}")
+        raise ConfigError(
+            f"{path}: unknown kind of file; expected one that ends in {', '.join((*_PARSERS, PROPERTIES))}"
+        )
+    data, lines = parse(str(path), _text_of(path))
+    twice = {".".join(key): at for key, at in lines.items() if at[1:] and parse is not _parse_toml}
+    if twice:  # the parsers of YAML and JSON would silently take the last; in TOML it is a list of tables
+        raise ConfigError(*(f"{path}, line {at[1]}: {key} stands in line {at[0]} too" for key, at in twice.items()))
+    if not isinstance(data, Mapping):
+        raise ConfigError(f"{path}: expected tables such as [kafka] at the top, not {type(data).__name__}")
+    return of_mapping(str(path), data, lambda key_path: line_of(lines, key_path))
+
+
+def read_properties(path: Path, environ: Mapping[str, str]) -> tuple[Meant, tuple[str, ...]]:
+    """What an ``application.properties`` means, with the files of its profiles beside it; and the active profiles.
+
+    A ConfigError as above.
+    """
+    sources = [_source(path)]
+    profiles = profiles_of(environ, sources)
+    for profile in profiles if path.name == "application.properties" else ():
+        beside = path.parent / f"application-{profile}.properties"
+        if _PROFILE.fullmatch(profile) and beside.exists():
+            sources.append(_source(beside, profile))
+    return meant(sources, environ, profiles, uuid4().hex), profiles
+
+
+def _source(path: Path, profile: str | None = None) -> Source:
+    try:
+        return Source(str(path), entries(_text_of(path)), profile)
+    except PropertiesError as error:
+        raise ConfigError(f"{path}, line {error.line}: not a properties file: {error}") from None
+
+
+def _text_of(path: Path) -> str:
+    """The text of a file of at most ``MAX_FILE_BYTES``; a ConfigError for what is not there, or no text."""
     try:
         with path.open("rb") as stream:
             content = stream.read(MAX_FILE_BYTES + 1)
         if len(content) > MAX_FILE_BYTES:
             raise ConfigError(f"{path}: larger than {MAX_FILE_BYTES} bytes")
-        data, lines = parse(str(path), content.decode("utf-8-sig"))
+        return content.decode("utf-8-sig")
     except FileNotFoundError:
         ways = f"--config and ${FILE_VARIABLE} name another"
         raise ConfigError(f"{path.absolute()}: there is no such file; {ways}") from None
@@ -50,12 +95,6 @@ def read_file(path: Path) -> Layer:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
     except UnicodeDecodeError as error:
         raise ConfigError(f"{path}: not UTF-8 at byte {error.start}") from None
-    twice = {".".join(key): at for key, at in lines.items() if at[1:] and parse is not _parse_toml}
-    if twice:  # the parsers of YAML and JSON would silently take the last; in TOML it is a list of tables
-        raise ConfigError(*(f"{path}, line {at[1]}: {key} stands in line {at[0]} too" for key, at in twice.items()))
-    if not isinstance(data, Mapping):
-        raise ConfigError(f"{path}: expected tables such as [kafka] at the top, not {type(data).__name__}")
-    return of_mapping(str(path), data, lambda key_path: line_of(lines, key_path))
 
 
 def _parse_toml(source: str, text: str) -> tuple[Any, Lines]:

@@ -1,6 +1,6 @@
-"""The tables of ``docs/configuration.md``, made from the settings and the client properties.
+"""The tables of ``docs/configuration.md`` and ``docs/quarkus.md``, made from what the loader goes by.
 
-``python -m reactive_kafka.config.reference docs/configuration.md`` rewrites them between their markers.
+``python -m reactive_kafka.config.reference docs/configuration.md docs/quarkus.md`` rewrites them between their markers.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import BOTH, PROPERTIES, REFUSED, Property
 from reactive_kafka.config.keys import Section
+from reactive_kafka.config.microprofile.attributes import ATTRIBUTES, INCOMING, OUTGOING, Attribute
+from reactive_kafka.config.microprofile.attributes import BOTH as BOTH_SIDES
 from reactive_kafka.config.tables import Key
 
 _TABLES = ("retry", "restart", "dead_letter_queue", "delayed_retry", "checkpoint")
@@ -39,9 +41,24 @@ def blocks() -> dict[str, str]:
     }
 
 
+def quarkus_blocks() -> dict[str, str]:
+    """The same, of the attributes of SmallRye's channels."""
+    head = ("attribute", "SmallRye's default", "here")
+    sides = {"both": BOTH_SIDES, "incoming": INCOMING, "outgoing": OUTGOING}
+    return {
+        f"quarkus-{name}": _table(head, (_attribute(one) for one in ATTRIBUTES if one.sides == of))
+        for name, of in sides.items()
+    }
+
+
+def _attribute(one: Attribute) -> tuple[str, str, str]:
+    names = ", ".join(f"`{name}`" for name in (one.name, *one.also))
+    return names, one.default, f"not supported: {one.instead}" if one.is_refused else one.ours
+
+
 def with_tables(page: str) -> str:
     """The page with each marked block replaced by its table."""
-    tables = blocks()
+    tables = blocks() | quarkus_blocks()
     return _MARKED.sub(lambda match: f"{match[1]}{tables[match[2]]}\n{match[3]}", page)
 
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.load import read_settings
+from reactive_kafka.config.load import Where, read_settings
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.errors import ConfigError
@@ -48,7 +47,7 @@ class RunSpec:
 
 
 def configured(
-    source: str | Path | Mapping[str, Any] | None,
+    source: Where,
     environ: Mapping[str, str],
     overrides: Mapping[str, Any] | None,
     registry: Registry,

@@ -73,8 +73,9 @@ def test_toml_yaml_and_json_say_the_same(tmp_path: Path) -> None:
         ("a.yaml", "a: &a [*a]\n", "line 1: an alias inside of what it stands for"),
         ("a.yaml", "? !!set {a}\n: 1\n", "line 1: not YAML: found unhashable key"),
         ("a.toml", "#" * MAX_FILE_BYTES + "\n", "larger than 1048576 bytes"),
-        ("a.ini", "", "expected one that ends in .toml, .yaml, .yml, .json"),
-        ("application.properties", "a=b", "application.properties files are not supported yet"),
+        ("a.ini", "", "expected one that ends in .toml, .yaml, .yml, .json, .properties"),
+        ("a.properties", "\na=\\u12", "line 2: not a properties file: four hexadecimal digits"),
+        ("a.properties", "a=b\n" * 20_001, "line 20001: not a properties file: more than 20000 entries"),
     ],
 )
 def test_a_file_that_cannot_be_read_says_where_and_why(tmp_path: Path, name: str, text: str, said: str) -> None:
@@ -185,13 +186,13 @@ def test_an_integer_too_long_to_print_is_a_problem_like_any_other(tmp_path: Path
 
 def test_an_empty_file_is_an_empty_layer(tmp_path: Path) -> None:
     for name, text in {"a.toml": "", "a.yaml": "# nothing\n", "a.json": "{}"}.items():
-        assert read_file(write(tmp_path, name, text)).leaves == ()
+        assert read_file(write(tmp_path, name, text), {}).leaves == ()
 
 
 def test_yaml_without_its_extra_names_the_pip_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "yaml", None)  # what an environment without PyYAML looks like
     with pytest.raises(MissingExtraError, match=r"pip install 'reactive-kafka\[yaml\]'"):
-        read_file(write(tmp_path, "a.yaml", YAML))
+        read_file(write(tmp_path, "a.yaml", YAML), {})
 
 
 def test_a_secret_is_the_files_text_without_its_line_end(tmp_path: Path) -> None:
@@ -229,7 +230,7 @@ def test_each_problem_of_a_file_names_its_line_in_every_format(tmp_path: Path) -
 
 def test_a_syntax_error_is_a_config_error_without_a_chain(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
-        read_file(write(tmp_path, "a.json", "{"))
+        read_file(write(tmp_path, "a.json", "{"), {})
     assert caught.value.__suppress_context__
 
 

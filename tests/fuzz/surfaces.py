@@ -7,6 +7,7 @@ import json
 import logging
 import os
 import re
+import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,8 +18,10 @@ from unittest.mock import patch
 
 from reactive_kafka import App
 from reactive_kafka.config import keys
+from reactive_kafka.config.client_properties import PROPERTIES
 from reactive_kafka.config.dump import dump
-from reactive_kafka.config.load import read_settings
+from reactive_kafka.config.load import read_settings, toml_of_quarkus
+from reactive_kafka.config.microprofile.attributes import names_of
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.http.server import serve
 from reactive_kafka.records import TopicPartition
@@ -30,6 +33,9 @@ from tests.fuzz.budget import Target
 SECTIONS = (*keys.PLAIN_SECTIONS, *keys.CHANNEL_SECTIONS)
 KEYS = tuple(sorted({name for section in (*keys.PLAIN_SECTIONS.values(), *keys.CHANNEL_SECTIONS.values())
                      for name in (*section.keys, *section.tables)}))  # fmt: skip
+ATTRIBUTES_AND_PROPERTIES = tuple(
+    sorted({*names_of("incoming"), *names_of("outgoing"), *(prop.kafka for prop in PROPERTIES)})
+)
 TOKENS = {
     ".toml": (b"[[", b"]]\n", b"[a.b]\n", b"= ", b"'''", b'"""', b"a." * 30, b"{a=", b"1979-05-27", b"\n",
               b"0x" + b"f" * 5000),
@@ -39,6 +45,8 @@ TOKENS = {
               b"|\n", b">-\n", b"{", b"[", b"]", b"}", b"---\n", b'"\\U00110000"',
               b"%YAML 9.9\n", b"\n  "),
     ".json": (b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\u0000", b"\\ud800", b"NaN", b"1e999", b"-", b"null"),
+    ".properties": (b"\\", b"\\\n ", b"=", b":", b"${", b"}", b"${a:", b"\\u00", b"\\ud800", b'"', b"%dev.", b"%prod.",
+                    b"\n", b"\r", b"#", b"::", b"$$", b"\f"),
 }  # fmt: skip
 
 
@@ -50,7 +58,8 @@ def configuration() -> Iterator[Target]:
         def check(draw: Random) -> None:
             suffix = draw.choice(tuple(TOKENS))
             file = Path(folder, f"a{suffix}")
-            data = _written(_tables(draw), suffix).encode("utf-8", "surrogatepass")
+            text = _properties(draw) if suffix == ".properties" else _written(_tables(draw), suffix)
+            data = text.encode("utf-8", "surrogatepass")
             file.write_bytes(data if draw.random() < 0.4 else inputs.mutated(draw, data, TOKENS[suffix]))
             try:
                 reading = read_settings(file, environ=_environment(draw))
@@ -61,9 +70,23 @@ def configuration() -> Iterator[Target]:
                 assert str(error).count("\n") == len(error.problems)
             else:
                 json.dumps(dump(settings))
+                if suffix == ".properties":
+                    with suppress(ConfigError):  # without the environment it may not be one
+                        tomllib.loads(toml_of_quarkus(file, {})[0])
                 assert all("\n" not in warning for warning in settings.warnings)
 
         yield check
+
+
+def _properties(draw: Random) -> str:
+    """Channels, with attributes that are SmallRye's, or Kafka's, most times."""
+    starts = [f"mp.messaging.{side}.{name}." for side in ("incoming", "outgoing") for name in ("orders", '"a.b"')]
+    starts += ["mp.messaging.connector.smallrye-kafka.", "kafka.", "%prod.kafka.", "mp.messaging."]
+    lines = ["kafka.group.id=g"]
+    for _ in range(draw.randrange(8)):
+        value = draw.choice(("true", "earliest", "5", "a,b", "${a:b}", "${kafka.group.id}", inputs.text(draw)))
+        lines.append(f"{draw.choice(starts)}{inputs.name(draw, ATTRIBUTES_AND_PROPERTIES)}={value}")
+    return "\n".join(lines)
 
 
 def _tables(draw: Random) -> dict[str, Any]:

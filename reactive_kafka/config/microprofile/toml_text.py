@@ -1,0 +1,68 @@
+"""The TOML that an ``application.properties`` means, for whoever moves. No secret stands in it. Pure."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from reactive_kafka.config.layers import Leaf
+from reactive_kafka.config.microprofile.application import Meant
+from reactive_kafka.config.microprofile.values import Given, alpha
+from reactive_kafka.config.scan import KeyPath
+from reactive_kafka.config.secrets import is_secret, masked
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_SECRET = "a secret: set the variable, or name a file with it in"
+_DEFAULT = "SmallRye's default"
+
+
+def toml_of(meant: Meant, head: str, warnings: Iterable[str]) -> str:
+    """The text of a file that says the same; *head* and *warnings* are its first lines, as comments."""
+    lines = [f"# {' '.join(line.split())}" for line in (head, *(f"warning: {one}" for one in warnings))]
+    return "\n".join((*lines, *_tables(meant))) + "\n"
+
+
+def _tables(meant: Meant) -> Iterator[str]:
+    leaves = {leaf.path: leaf for leaf in meant.layer.leaves}  # of one path the last one counts
+    tables: dict[KeyPath, list[Leaf]] = {}
+    for path, leaf in leaves.items():
+        tables.setdefault(path[:-1], []).append(leaf)
+    order = ("kafka", "schema_registry", "incoming", "outgoing")
+    channels = list(dict.fromkeys(path[:2] for path in tables))
+    for table in sorted(tables, key=lambda path: (order.index(path[0]), channels.index(path[:2]), len(path))):
+        yield f"\n[{'.'.join(map(_key, table))}]"
+        yield from (_line(leaf, meant.given) for leaf in tables[table])
+
+
+def _line(leaf: Leaf, given: Mapping[KeyPath, Given]) -> str:
+    key, source = leaf.path[-1], given.get(leaf.path)
+    value, why = _value(leaf.value), "" if source is not None else _DEFAULT
+    if source is not None and (is_secret(key) or masked(key, leaf.value) != leaf.value):
+        value = f'"${{{_variable(leaf.path, source)}}}"'
+        why = f"{_SECRET} {key}{'.file' if '.' in key else '_file'}"
+    return f"{_key(key)} = {value}" + (f"  # {why}" if why else "")
+
+
+def _variable(path: KeyPath, source: Given) -> str:
+    """The variable that a secret is to stand in: the one that it comes from, else one of the property's own name."""
+    name = source.reference or alpha(source.name)
+    is_part = path == ("schema_registry", "password")  # the property holds the user as well
+    return f"{name}_PASSWORD" if is_part else name
+
+
+def _key(name: str) -> str:
+    return name if _BARE.fullmatch(name) else _quoted(name)
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return f"[{', '.join(map(_value, value))}]"
+    return str(value) if isinstance(value, int) else _quoted(value.replace("${", "$${"))
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

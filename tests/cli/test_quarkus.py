@@ -1,0 +1,106 @@
+"""An ``application.properties`` on the command line: as it is, beside other files, and printed as TOML."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from reactive_kafka.config.load import read_settings
+from tests.cli.process import cli
+
+SHOP = """\
+from reactive_kafka import App
+
+app = App("application.properties")
+
+
+@app.incoming("orders")
+@app.outgoing("invoices")
+async def invoice(order: dict) -> dict:
+    return order
+"""
+PROPERTIES = """\
+kafka.bootstrap.servers=kafka:9092
+quarkus.application.name=shop
+mp.messaging.incoming.orders.connector=smallrye-kafka
+mp.messaging.incoming.orders.topic=shop-orders
+mp.messaging.incoming.orders.ordered=key
+%dev.mp.messaging.incoming.orders.topic=dev-orders
+mp.messaging.outgoing.invoices.connector=smallrye-kafka
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "shop.py").write_text(SHOP)
+    (tmp_path / "application.properties").write_text(PROPERTIES)
+    return tmp_path
+
+
+def test_an_application_may_name_the_file_itself(folder: Path) -> None:
+    ended = cli("check", "shop:app", cwd=folder)
+    assert (ended.code, ended.err) == (0, "")
+    assert "configuration  application.properties" in ended.out
+    assert "incoming orders: topic shop-orders, group shop" in ended.out
+
+
+def test_later_files_win_key_by_key(folder: Path) -> None:
+    (folder / "more.toml").write_text("[incoming.orders]\nconcurrency = 3\n")
+    ended = cli("check", "shop:app", "--config", "application.properties", "--config", "more.toml", cwd=folder)
+    assert (ended.code, ended.err) == (0, "")
+    assert "configuration  application.properties, more.toml" in ended.out
+    assert "  concurrency = 3\n" in ended.out
+    assert "  ordering = key\n" in ended.out
+
+
+def test_what_is_printed_is_a_configuration_that_says_the_same(folder: Path) -> None:
+    ended = cli("check", "--from-quarkus", "application.properties", cwd=folder)
+    assert (ended.code, ended.err) == (0, "")
+    printed = folder / "reactive-kafka.toml"
+    printed.write_text(ended.out)
+    theirs, ours = (read_settings(file, environ={}).checked() for file in (folder / "application.properties", printed))
+    assert (ours.incoming, ours.outgoing) == (theirs.incoming, theirs.outgoing)
+    assert ours.bootstrap_servers == "kafka:9092"
+
+
+def test_the_profile_is_the_environments(folder: Path) -> None:
+    environ = {**os.environ, "REACTIVE_KAFKA_PROFILE": "dev"}
+    ended = cli("check", "--from-quarkus", "application.properties", cwd=folder, env=environ)
+    assert 'topic = "dev-orders"' in ended.out
+    assert ended.out.startswith("# What application.properties means, profile dev.\n")
+
+
+def test_problems_are_told_and_nothing_is_printed(folder: Path) -> None:
+    with (folder / "application.properties").open("a") as file:
+        file.write("mp.messaging.incoming.orders.broadcast=true\nmp.messaging.incoming.orders.ordred=key\n")
+    ended = cli("check", "--from-quarkus", "application.properties", cwd=folder)
+    assert (ended.code, ended.out) == (2, "")
+    assert "2 problems in the configuration" in ended.err
+    assert "application.properties, line 8: mp.messaging.incoming.orders.broadcast = 'true': not supported" in ended.err
+    assert "did you mean 'ordered'?" in ended.err
+
+
+def test_strict_refuses_warnings_here_too(folder: Path) -> None:
+    with (folder / "application.properties").open("a") as file:
+        file.write("smallrye.messaging.worker.p.max-concurrency=3\n")
+    assert cli("check", "--from-quarkus", "application.properties", cwd=folder).code == 0
+    ended = cli("check", "--from-quarkus", "application.properties", "--strict", cwd=folder)
+    assert ended.code == 2
+    assert "1 warning, and with --strict there must be none" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("shop:app", "--from-quarkus", "application.properties"), "--from-quarkus goes without MODULE:APP"),
+        (("--config", "shop.py", "--from-quarkus", "application.properties"), "goes without MODULE:APP and --config"),
+        ((), "Missing argument 'MODULE:APP'"),
+        (("--from-quarkus", "none.properties"), "does not exist"),
+    ],
+)
+def test_what_cannot_be_meant_is_wrong_usage(folder: Path, arguments: tuple[str, ...], said: str) -> None:
+    ended = cli("check", *arguments, cwd=folder)
+    assert ended.code == 2
+    assert said in ended.err

@@ -1,0 +1,99 @@
+"""``docs/quarkus.md`` says what is so: its file runs and prints its TOML, and each line of its tables is true."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reactive_kafka.config.load import toml_of_quarkus
+from reactive_kafka.config.reference import quarkus_blocks, with_tables
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.testing import TestApp
+from tests import pages
+from tests.config.microprofile.reading import written
+from tests.test_docs import laid_out, run_code
+
+PAGE = pages.page("docs/quarkus.md")
+ANOTHER = "mp.messaging.incoming.orders.value.deserializer=org.acme.OrderDeserializer"
+
+
+def block(language: str) -> str:
+    (found,) = pages.blocks(PAGE, language)
+    return found.text
+
+
+def test_another_line_has_the_problem_that_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert f"`{ANOTHER}`" in PAGE.read_text()
+    (tmp_path / "application.properties").write_text(block("properties") + ANOTHER)
+    (shown,) = (found.text for found in pages.blocks(PAGE, "") if found.text.startswith("Error: "))
+    with pytest.raises(ConfigError) as caught:
+        toml_of_quarkus(Path("application.properties"), {})
+    assert f"Error: {caught.value}".split() == shown.split()
+
+
+def test_the_file_means_the_toml_that_the_page_shows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "application.properties").write_text(block("properties"))
+    assert toml_of_quarkus(Path("application.properties"), {}) == (block("toml"), ())
+
+
+@pytest.mark.parametrize("config", ["application.properties", "reactive-kafka.toml"])
+async def test_the_service_of_the_page_runs_on_both(
+    config: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with laid_out(PAGE, tmp_path, monkeypatch):
+        app = run_code(PAGE).app
+        app.configure(config)
+        async with TestApp(app) as test:
+            await test.send("orders", {"id": 1, "total": 2.5}, key=b"ada")
+            await test.settled()
+            (invoice,) = test.records("invoices")
+            assert (json.loads(invoice.value or b""), invoice.key) == ({"order": 1, "total": 2.5}, b"ada")
+            assert [topic for topic, _ in test.committed("orders")] == ["shop-orders"]
+
+
+def rows(heading: str) -> list[tuple[str, str]]:
+    text = PAGE.read_text().partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    found = re.findall(r"^\| (`.+) \| (`.+) \|$", text, re.MULTILINE)
+    return [(left, right) for left, right in found if "application.properties" not in left]
+
+
+def said(text: str) -> list[str]:
+    return [one for one in re.findall(r"`([^`]+)`", text) if "=" in one]
+
+
+def is_within(part: dict[str, Any], whole: dict[str, Any]) -> bool:
+    return all(
+        is_within(value, whole.get(key, {})) if isinstance(value, dict) else whole.get(key) == value
+        for key, value in part.items()
+    )
+
+
+LINES = rows("Line by line")
+
+
+@pytest.mark.parametrize(("properties", "toml"), LINES, ids=[left for left, _ in LINES])
+def test_a_line_of_the_table_means_what_it_says(properties: str, toml: str) -> None:
+    side, name = ("incoming", "orders") if LINES.index((properties, toml)) < 25 else ("outgoing", "invoices")
+    attributes = said(properties)
+    needed = ["group.id=g"] if side == "incoming" and not any("group.id" in one for one in attributes) else []
+    text = "".join(f"mp.messaging.{side}.{name}.{one}\n" for one in (*attributes, *needed))
+    printed = tomllib.loads(toml_of_quarkus(written(text), {})[0])
+    assert is_within(tomllib.loads("\n".join(said(toml))), printed[side][name])
+
+
+def test_every_line_of_the_table_is_looked_at() -> None:
+    assert len(LINES) == 33
+    assert [left for left, _ in LINES[24:26]] == ["`health-enabled=false`", "`acks=all`"]
+
+
+def test_the_page_holds_the_tables_of_attributes_as_they_are_now() -> None:
+    page = PAGE.read_text()
+    assert with_tables(page) == page, "run python -m reactive_kafka.config.reference docs/quarkus.md"
+    assert set(re.findall(r"<!-- generated: (\S+) -->", page)) == quarkus_blocks().keys()
