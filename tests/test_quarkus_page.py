@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import re
+import signal
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
+import aiokafka
 import pytest
 
 from reactive_kafka.config.load import toml_of_quarkus
@@ -16,7 +21,8 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.testing import TestApp
 from tests import pages
 from tests.config.microprofile.reading import written
-from tests.test_docs import laid_out, run_code
+from tests.faults.driver import free_port
+from tests.test_docs import laid_out, run_code, until_ready
 
 PAGE = pages.page("docs/quarkus.md")
 ANOTHER = "mp.messaging.incoming.orders.value.deserializer=org.acme.OrderDeserializer"
@@ -56,6 +62,35 @@ async def test_the_service_of_the_page_runs_on_both(
             (invoice,) = test.records("invoices")
             assert (json.loads(invoice.value or b""), invoice.key) == ({"order": 1, "total": 2.5}, b"ada")
             assert [topic for topic, _ in test.committed("orders")] == ["shop-orders"]
+
+
+@pytest.mark.kafka
+async def test_the_service_of_the_page_runs_on_kafka_as_it_stands(
+    kafka: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    port = free_port()
+    with laid_out(PAGE, tmp_path, monkeypatch):
+        (tmp_path / "billing.py").write_text(block("python"))
+        environ = {**os.environ, "KAFKA_BROKERS": kafka, "REACTIVE_KAFKA_PORT": str(port)}
+        command = (sys.executable, "-m", "reactive_kafka.cli", "run", "billing:app")
+        async with aiokafka.AIOKafkaProducer(bootstrap_servers=kafka) as producer:
+            await producer.send_and_wait("shop-orders", b'{"id": 7, "total": 1.5}', key="größe".encode())
+        service = await asyncio.create_subprocess_exec(*command, env=environ)
+        try:
+            await until_ready(port)
+            consumer = aiokafka.AIOKafkaConsumer("invoices", bootstrap_servers=kafka, auto_offset_reset="earliest")
+            async with consumer:
+                invoice = await asyncio.wait_for(consumer.getone(), 20)
+            service.send_signal(signal.SIGTERM)
+            assert await asyncio.wait_for(service.wait(), 15) == 0
+        finally:
+            if service.returncode is None:
+                service.kill()
+                await service.wait()
+        committed = aiokafka.AIOKafkaConsumer(bootstrap_servers=kafka, group_id="billing", enable_auto_commit=False)
+        async with committed:
+            assert await committed.committed(aiokafka.TopicPartition("shop-orders", 0)) == 1
+    assert (json.loads(invoice.value), invoice.key) == ({"order": 7, "total": 1.5}, "größe".encode())
 
 
 def rows(heading: str) -> list[tuple[str, str]]:
