@@ -16,6 +16,7 @@ from reactive_kafka.errors import ConfigError, MissingExtraError, ReactiveKafkaE
 MODULES = {
     "run": "reactive_kafka.cli.application",
     "check": "reactive_kafka.cli.application",
+    "schema": "reactive_kafka.cli.schema",
     "lag": "reactive_kafka.cli.lag",
     "offsets": "reactive_kafka.cli.offsets.command",
     "dlq": "reactive_kafka.cli.dlq.command",
@@ -24,7 +25,7 @@ MODULES = {
     "demo": "reactive_kafka.cli.local",
 }
 """Command -> where the function of its name is, in the order of the help."""
-LATER = ("channels", "schema", "asyncapi", "init")  # still to come
+LATER = ("channels", "asyncapi", "init")  # still to come
 
 
 class Commands(click.Group):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from reactive_kafka.config.json_schema import values as schemas
 from reactive_kafka.config.values import BOOLEAN, COUNT, TEXT, Kind, choice, comma_list, integer, is_text, only
 
 Side = Literal["consumer", "producer"]
@@ -87,7 +88,7 @@ def _unquoted(value: str) -> str:
 
 
 def _object_with(method: str, expects: str) -> Kind[Any]:
-    return Kind(f"{expects}, given in code", only(lambda raw: callable(getattr(raw, method, None))))
+    return Kind(f"{expects}, given in code", only(lambda raw: callable(getattr(raw, method, None))), json=False)
 
 
 _MS, _SOME_MS = integer(0, unit="milliseconds"), integer(1, unit="milliseconds")
@@ -96,32 +97,42 @@ _PEM_FILE = Kind(
     "the path of a PEM file; JKS and PKCS12 stores cannot be read here",
     only(lambda raw: is_text(raw) and not raw.lower().endswith(_JAVA_STORES)),
     native=(str,),
+    json=schemas.without_ending(_JAVA_STORES),
 )
 _CERTIFICATES = Kind(
     "certificates in PEM form",
     only(lambda raw: isinstance(raw, str) and "-----BEGIN CERTIFICATE-----" in raw),
     native=(str,),
     free=True,
+    json={"type": "string", "pattern": "-----BEGIN CERTIFICATE-----"},
 )
-_ONLY_PEM = Kind('"PEM"; JKS and PKCS12 stores cannot be read here', only(lambda raw: raw == "PEM"))
+_PEM = schemas.one_of(("PEM",))
+_ONLY_PEM = Kind('"PEM"; JKS and PKCS12 stores cannot be read here', only(lambda raw: raw == "PEM"), json=_PEM)
 _ASSIGNOR_KIND = Kind(
     '"range", "roundrobin" or "sticky", or a list of them; rebalances are eager, cooperative ones are not supported',
     _assignors,
     show=list,
     native=(str, list),
+    json=schemas.items(f"({'|'.join(map(re.escape, _ASSIGNORS))})", is_set=False),
 )
 _HOST_CHECK = Kind(
     '"https", or "" for no check of the host name',
     lambda raw: {"https": True, "": False}.get(raw) if isinstance(raw, str) else None,
     native=(str,),
+    json=schemas.one_of(("https", "")),
 )
 _JAAS_KIND = Kind(
     'a PlainLoginModule or ScramLoginModule with username="..." and password="..."; it is not shown here',
     _jaas,
     native=(str,),
     free=True,
+    json={"type": "string", "pattern": "LoginModule"},
 )
-_ACKS_KIND = Kind('0, 1, -1 or "all"', lambda raw: _ACKS.get(str(raw)) if isinstance(raw, int | str) else None)
+_ACKS_KIND = Kind(
+    '0, 1, -1 or "all"',
+    lambda raw: _ACKS.get(str(raw)) if isinstance(raw, int | str) else None,
+    json=schemas.one_of((*_ACKS, 0, 1, -1)),
+)
 
 PROPERTIES: tuple[Property, ...] = (
     Property("client.id", TEXT),

@@ -11,6 +11,8 @@ from reactive_kafka.config.keys import CHANNEL_SECTIONS, KAFKA, PLAIN_SECTIONS, 
 from reactive_kafka.config.layers import Layer, Leaf, Origin, Problems
 from reactive_kafka.config.secrets import MASK, may_be_secret, protect, protect_spark, shown
 
+SCHEMA = "$schema"
+"""At the top it tells an editor where the JSON Schema is: JSON has no comments that could."""
 PRIVATE_KEY = "ssl_keyfile"  # it names a file with a secret; the client reads it
 BROKEN: Any = type("Broken", (), {"__repr__": lambda self: "<broken>"})()
 """Stands for a value whose problem has been noted already."""
@@ -72,6 +74,8 @@ class Collected:
         for problem in layer.problems:
             self._problems.add(*problem)
         for leaf in layer.leaves:
+            if leaf.path == (SCHEMA,) and isinstance(leaf.value, str):
+                continue
             top = leaf.path[0].replace("-", "_")
             if top in PLAIN_SECTIONS:
                 if top == "spark" and leaf.path[1:2] == ("conf",):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from reactive_kafka.config.json_schema import values as schemas
 from reactive_kafka.config.secrets import shown
 from reactive_kafka.config.urls import check_url
 from reactive_kafka.config.values import INT32_MAX, TEXT, TOPICS, Hint, Kind, comma_list, names_an_object, only
@@ -111,18 +112,26 @@ ASSIGN = Kind(
     _read_assign,
     show=lambda assigned: [str(one) for one in assigned],
     native=(str, list),
+    json=schemas.ASSIGN,
 )
-PATTERN = Kind('a regular expression that matches whole topic names, such as "orders-.*"', _read_pattern, native=(str,))
+PATTERN = Kind(
+    'a regular expression that matches whole topic names, such as "orders-.*"',
+    _read_pattern,
+    native=(str,),
+    json=schemas.ANY_TEXT,
+)
 ORDERING_KEY: Kind[str] = Kind(
     '"header:NAME" or "module:function" of the raw record',
     only(lambda raw: names_an_object(raw) or (isinstance(raw, str) and _HEADER.fullmatch(raw))),
     native=(str,),
+    json=schemas.ORDERING_KEY,
 )
 STATE: Kind[str] = Kind(
     '"module:Model" (a dataclass, pydantic model or msgspec Struct) or "module:codec" (an object with encode(state) '
     "and decode(text))",
     only(names_an_object),
     native=(str,),
+    json=schemas.OBJECT,
 )
 STORE = Kind(
     'the URL of a store: "sqlite:///offsets.db", "postgresql+asyncpg://user@host/database", "redis://host:6379/0", '
@@ -130,10 +139,12 @@ STORE = Kind(
     _read_store,
     native=(str,),
     free=True,
+    json=schemas.STORE,
 )
 RETRY_TOPICS = Kind(
     'a list of different topics, each ending in "_" and its delay in milliseconds: "orders_retry_10000"',
     _read_retry_topics,
     show=list,
     native=(str, list),
+    json=schemas.RETRY_TOPICS,
 )

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Generic, TypeVar
 
+from reactive_kafka.config.json_schema import values as schemas
 from reactive_kafka.wire import TOPIC_RULE, is_topic
 
 T = TypeVar("T")
@@ -24,9 +25,9 @@ _BYTES = {"B": 1, "kB": 10**3, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KiB": 2**
 _DOTTED = r"[^\W\d]\w*(\.[^\W\d]\w*)*"
 _OBJECT = re.compile(f"{_DOTTED}:{_DOTTED}")
 _NAME = r"(?=[^:]{1,253}(?::|\Z))[\w-]{1,63}(?:\.[\w-]{1,63})*\.?"  # of a host: what can be asked for at all
-_SERVER = re.compile(rf"(?!embedded\Z)(?:\[[0-9a-fA-F:.%\w]+\]|{_NAME})(?::(\d{{1,5}}))?")
+_SERVER = re.compile(rf"(?!embedded\Z)(?:\[[0-9a-fA-F:.%\w]+\]|{_NAME})(?::([0-9]{{1,5}}))?")
 _HOST = re.compile(_NAME)
-_REMOTE = re.compile(r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::(\d{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?")
+_REMOTE = re.compile(r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::([0-9]{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?")
 _MASTER = re.compile(
     r"local|local\[\s*([1-9]\d*|\*)\s*(,\s*[1-9]\d*\s*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
     r"|spark://\S+|yarn|k8s://\S+"
@@ -55,6 +56,8 @@ class Kind(Generic[T]):
     show: Callable[[T], Any] = field(default=lambda value: value)  # a meaning -> what a user would write
     native: tuple[type, ...] = ()  # empty: whatever TOML makes of it
     free: bool = False  # any text is allowed, so the value may stand in a file of its own (*_file)
+    # What may stand in a file, as JSON Schema; True: as ``native`` says. False: nothing, it is given in code.
+    json: schemas.Schema = field(default=True, compare=False)
 
     def parse(self, raw: Any) -> T:
         """The meaning of *raw*; a ValueError if it is not allowed, whose text, "expected ...", says what is."""
@@ -140,7 +143,8 @@ def integer(least: int, most: int = INT32_MAX, unit: str = "") -> Kind[int]:
     """A whole number from *least* to *most*, both included."""
     reach = f"of at least {least}" if most == INT32_MAX else f"from {least} to {most}"
     expects = f"a whole number{f' of {unit}' if unit else ''} {reach}"
-    return Kind(expects, only(lambda raw: is_integer(raw) and least <= raw <= most))
+    allowed = only(lambda raw: is_integer(raw) and least <= raw <= most)
+    return Kind(expects, allowed, json=schemas.whole(least, most))
 
 
 def choice(*allowed: str, later: tuple[str, ...] = (), imported: str = "") -> Kind[Any]:
@@ -159,7 +163,8 @@ def choice(*allowed: str, later: tuple[str, ...] = (), imported: str = "") -> Ki
         return None
 
     expects = "one of " + ", ".join(f'"{value}"' for value in allowed) + (f' or "{imported}"' if imported else "")
-    return Kind(expects, read, native=(str,))
+    named = schemas.one_of(allowed)
+    return Kind(expects, read, native=(str,), json=schemas.either(named, schemas.OBJECT) if imported else named)
 
 
 def names_an_object(name: object) -> bool:
@@ -231,31 +236,53 @@ def _read_master(raw: Any) -> str | None:
     raise Hint(f"did you mean {whole!r}?")
 
 
-BOOLEAN: Kind[bool] = Kind("true or false", only(lambda raw: isinstance(raw, bool)))
+BOOLEAN: Kind[bool] = Kind("true or false", only(lambda raw: isinstance(raw, bool)), json=schemas.BOOLEAN)
 COUNT = integer(1)
 _DURATIONS = 'a duration: "500ms", "5s", "2m", "1h" or seconds as a number'
-TIME = Kind(_DURATIONS, parse_duration, show_duration)
-SOME_TIME = Kind(f"{_DURATIONS}, above 0", lambda raw: parse_duration(raw) or None, show_duration)
-SIZE = Kind('a size: "64KiB", "1MB" or bytes as a number, at least 1', lambda raw: parse_size(raw) or None, show_size)
-TEXT: Kind[str] = Kind("a string that is not empty", only(is_text), native=(str,), free=True)
-TOPIC: Kind[str] = Kind(f"the name of a topic: {TOPIC_RULE}", only(is_topic), native=(str,))
-TOPICS = Kind(f"a list of different topics: {TOPIC_RULE}", _read_topics, show=list, native=(str, list))
-HOSTS = Kind('a list of different host names, without ports: "kafka.example.com"', _read_hosts, list, (str, list))
-TOKEN: Kind[str] = Kind("printable ASCII characters without spaces", only(_is_token), native=(str,), free=True)
-HEADER_NAMES = Kind("a list of different header names", _read_names, show=list, native=(str, list))
-OBJECT: Kind[str] = Kind('"module:function"', only(names_an_object), native=(str,))
+TIME = Kind(_DURATIONS, parse_duration, show_duration, json=schemas.TIME)
+SOME_TIME = Kind(
+    f"{_DURATIONS}, above 0", lambda raw: parse_duration(raw) or None, show_duration, json=schemas.SOME_TIME
+)
+SIZE = Kind(
+    'a size: "64KiB", "1MB" or bytes as a number, at least 1',
+    lambda raw: parse_size(raw) or None,
+    show_size,
+    json=schemas.SIZE,
+)
+TEXT: Kind[str] = Kind("a string that is not empty", only(is_text), native=(str,), free=True, json=schemas.ANY_TEXT)
+TOPIC: Kind[str] = Kind(f"the name of a topic: {TOPIC_RULE}", only(is_topic), native=(str,), json=schemas.TOPIC)
+TOPICS = Kind(f"a list of different topics: {TOPIC_RULE}", _read_topics, list, (str, list), json=schemas.TOPICS)
+HOSTS = Kind(
+    'a list of different host names, without ports: "kafka.example.com"',
+    _read_hosts,
+    list,
+    (str, list),
+    json=schemas.HOSTS,
+)
+TOKEN: Kind[str] = Kind(
+    "printable ASCII characters without spaces", only(_is_token), native=(str,), free=True, json=schemas.TOKEN
+)
+HEADER_NAMES = Kind("a list of different header names", _read_names, list, (str, list), json=schemas.NAMES)
+OBJECT: Kind[str] = Kind('"module:function"', only(names_an_object), native=(str,), json=schemas.OBJECT)
 _SERVER_KIND = Kind('"host:port"', _with_port(_SERVER))
-SERVERS = Kind('"host:port", several with commas or as a list, or "embedded"', _read_servers, native=(str, list))
+SERVERS = Kind(
+    '"host:port", several with commas or as a list, or "embedded"',
+    _read_servers,
+    native=(str, list),
+    json=schemas.SERVERS,
+)
 MASTER = Kind(
     'a Spark master: "local", "local[2]", "local[*]", "local[2,4]", "local-cluster[2,1,1024]", "spark://host:7077", '
     '"yarn" or "k8s://..."',
     _read_master,
     native=(str,),
     free=True,
+    json=schemas.MASTER,
 )
 REMOTE = Kind(
     'a Spark Connect server: "sc://host" or "sc://host:15002"; its parameters may follow: "/;use_ssl=true;token=..."',
     _with_port(_REMOTE),
     native=(str,),
     free=True,
+    json=schemas.REMOTE,
 )

@@ -129,7 +129,7 @@ def _environment(draw: Random) -> dict[str, str]:
 
 COMMANDS = (
     ("check",), ("lag",), ("offsets", "show"), ("offsets", "reset"), ("offsets", "export"), ("offsets", "import"),
-    ("dlq", "show"), ("dlq", "replay"), ("dlq",), ("offsets",), (), ("schema",), ("chek",),
+    ("dlq", "show"), ("dlq", "replay"), ("dlq",), ("offsets",), (), ("init",), ("chek",),
 )  # fmt: skip
 """None of those that run for long, or fetch something."""
 OPTIONS = (

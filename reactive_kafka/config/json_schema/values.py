@@ -1,0 +1,85 @@
+"""What a JSON Schema can say of configured values: patterns, numbers, lists. Pure.
+
+Nothing here is narrower than what the loader takes. Patterns keep to what JavaScript, Rust and Python read alike:
+there ``\\w`` ends with ASCII, so letters are told by what they are not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+Schema = Mapping[str, Any] | bool
+
+_WORD = r"[^\x00-/:-@\[-^`{-\x7f]"  # letters, digits and _
+_LETTER = r"[^\x00-@\[-^`{-\x7f]"
+_HOST_PART = r"[^\x00-,./:-@\[-^`{-\x7f]"
+DOTTED = rf"{_LETTER}{_WORD}*(\.{_LETTER}{_WORD}*)*"
+"""Python names with dots between them."""
+_NUMBER = r"[0-9]+(\.[0-9]+)?"
+_ABOVE_0 = r"(0*[1-9][0-9]*(\.[0-9]+)?|[0-9]+\.0*[1-9][0-9]*)"
+_SIZE_UNIT = "(B|kB|KB|MB|GB|KiB|MiB|GiB)"
+
+
+def text(pattern: str) -> Schema:
+    """A string that matches all of *pattern*."""
+    return {"type": "string", "pattern": f"^{pattern}$"}
+
+
+def either(*schemas: Schema) -> Schema:
+    """One of these."""
+    return {"anyOf": list(schemas)}
+
+
+def one_of(values: tuple[str | int, ...]) -> Schema:
+    """One of these values."""
+    return {"enum": list(values)}
+
+
+def whole(least: int, most: int) -> Schema:
+    """A whole number."""
+    return {"type": "integer", "minimum": least, "maximum": most}
+
+
+def items(pattern: str, *, listed: str | None = None, is_set: bool = True) -> Schema:
+    """A list of strings, or a string with commas between them. *listed*: how one may stand in a list, if not alike."""
+    item = {"type": "string", "pattern": f"^{listed or pattern}$"}
+    of_them = {"type": "array", "items": either(item, REFERENCE), "minItems": 1, "uniqueItems": is_set}
+    return either(text(rf"\s*{pattern}\s*(,\s*{pattern}\s*)*"), of_them)
+
+
+def without_ending(endings: tuple[str, ...]) -> Schema:
+    """A string that ends with none of these, in capitals or not."""
+    spelled = "|".join("".join(f"[{each}{each.upper()}]" for each in ending) for ending in endings)
+    return {**ANY_TEXT, "not": {"pattern": rf"({spelled})(?!\s)$"}}
+
+
+REFERENCE = {"type": "string", "pattern": r"\$\{"}
+"""A string with a reference, which may come to stand for anything but a table."""
+BOOLEAN = {"type": "boolean"}
+ANY_TEXT = {"type": "string", "pattern": r"\S"}
+OBJECT = text(f"{DOTTED}:{DOTTED}")
+_SECONDS = {"type": "number", "maximum": 10**9}
+TIME = either(text(rf"\s*{_NUMBER} ?(ms|s|m|h)\s*"), {**_SECONDS, "minimum": 0})
+SOME_TIME = either(text(rf"\s*{_ABOVE_0} ?(ms|s|m|h)\s*"), {**_SECONDS, "exclusiveMinimum": 0})
+SIZE = either(text(rf"\s*{_ABOVE_0} ?{_SIZE_UNIT}\s*"), whole(1, 2**63 - 1))
+_TOPIC = r"([\w-][\w.-]{0,248}|\.[\w-][\w.-]{0,247}|\.\.[\w.-]{1,247})".replace(r"\w", "a-zA-Z0-9_")  # not "." or ".."
+TOPIC = text(_TOPIC)
+TOPICS = items(_TOPIC)
+RETRY_TOPICS = items("[a-zA-Z0-9._-]{0,247}_[0-9]{1,12}")
+_HOST = rf"{_HOST_PART}{{1,63}}(\.{_HOST_PART}{{1,63}})*\.{{0,2}}"
+HOSTS = items(_HOST)
+_PORT = "(:(0*[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
+_SERVER = rf"(\[[^\]\s]+\]|{_HOST}){_PORT}"
+SERVERS = items(_SERVER, listed=rf"\s*{_SERVER}\s*", is_set=False)
+TOKEN = text("[!-~]+")
+NAMES = items(r"[^\s,][^,]*", listed=r"[\s\S]*\S[\s\S]*")
+_ASSIGNED = r"[a-zA-Z0-9._-]{1,249}:[0-9]{1,10}(:(-1|[0-9]{1,19})|@[^,]+)?"
+ASSIGN = items(_ASSIGNED, listed=rf"\s*{_ASSIGNED.replace('[^,]', '.')}\s*")
+ORDERING_KEY = either(text(r"header:\s*\S[\s\S]*"), OBJECT)
+STORE = {"type": "string", "pattern": "://"}
+MASTER = text(
+    r"\s*(local|local\[\s*([1-9]\d*|\*)\s*(,\s*[1-9]\d*\s*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
+    r"|spark://\S+|yarn|k8s://\S+)\s*"
+)
+REMOTE = text(rf"\s*sc://(\[[^\]\s]+\]|[^\s/:;]+){_PORT}(/|/(;[^\s;=]+=[^;\s]+)+)?\s*")
