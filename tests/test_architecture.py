@@ -61,7 +61,7 @@ DOORS: dict[str, set[str]] = {
     "click": {"cli"},
     "confluent_kafka": {"broker.embedded"},
     "grpc": {"spark.session.connect_session"},
-    "msgspec": {"formats.models", "spark.batches.fields"},
+    "msgspec": {"formats.models", "formats.schemas", "spark.batches.fields"},
     "prometheus_client": {"observe.prometheus"},
     "pyarrow": {"spark.batches.columns", "spark.session"},
     "pydantic": {"formats"},

@@ -145,6 +145,11 @@ def _own_instance(client: Mapping[str, object], number: int) -> Mapping[str, obj
     return client if instance is None or number == 1 else {**client, "group_instance_id": f"{instance}-{number}"}
 
 
+def group_of_retries(settings: IncomingSettings) -> str:
+    """The group that reads a channel's retry topics. Source: SmallRye's name for it."""
+    return f"kafka-delayed-retry-topic-{settings.group_id or settings.name}"
+
+
 def _for_retries(settings: IncomingSettings, most: int, delayed: DelayedRetrySettings) -> Role:
     return Role(
         name=f"{settings.name}-delayed-retry",
@@ -153,7 +158,7 @@ def _for_retries(settings: IncomingSettings, most: int, delayed: DelayedRetrySet
             topics=delayed.topics,
             pattern=None,
             assign=(),
-            group_id=f"kafka-delayed-retry-topic-{settings.group_id or settings.name}",
+            group_id=group_of_retries(settings),
             auto_offset_reset="earliest",
             enable_auto_commit=False,
             client=delayed.client,

@@ -17,6 +17,7 @@ MODULES = {
     "run": "reactive_kafka.cli.application",
     "check": "reactive_kafka.cli.application",
     "schema": "reactive_kafka.cli.schema",
+    "asyncapi": "reactive_kafka.cli.asyncapi.command",
     "lag": "reactive_kafka.cli.lag",
     "offsets": "reactive_kafka.cli.offsets.command",
     "dlq": "reactive_kafka.cli.dlq.command",
@@ -25,7 +26,7 @@ MODULES = {
     "demo": "reactive_kafka.cli.local",
 }
 """Command -> where the function of its name is, in the order of the help."""
-LATER = ("channels", "asyncapi", "init")  # still to come
+LATER = ("channels", "init")  # still to come
 
 
 class Commands(click.Group):

@@ -75,6 +75,20 @@ def _composed(source: str, loader: Any) -> Any:
         raise ConfigError(f"{source}, line {loader.line + 1}: nested too deeply") from None
 
 
+def yaml_of(data: Any) -> str:
+    """Plain data as YAML, in its order; a MissingExtraError without PyYAML."""
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtraError("YAML", "yaml") from None
+
+    class Plain(yaml.SafeDumper):
+        def ignore_aliases(self, data: Any) -> bool:
+            return True  # what stands there twice is written twice
+
+    return str(yaml.dump(data, Dumper=Plain, sort_keys=False, width=120))
+
+
 class _Nodes:
     """The node tree of a file, looked at before its values are made."""
 

@@ -159,7 +159,7 @@ def model_for(wanted: Wanted) -> Model:
     """Compile the reader of *wanted*; a FormatError if neither pydantic nor msgspec can read it."""
     if not wanted.constrained and wanted.base in _ANYTHING:
         return Model(from_json, lambda value: value, _explain_json)
-    model = _msgspec_model(wanted) if _has_struct(wanted.annotation) else _pydantic_model(wanted)
+    model = _msgspec_model(wanted) if has_struct(wanted.annotation) else _pydantic_model(wanted)
     if wanted.annotation in _JSON_NAMES:  # twice as fast as a validator with nothing to check
         return model._replace(from_json=_plain_reader(wanted.annotation), explain=_explain_json)
     return model
@@ -167,7 +167,7 @@ def model_for(wanted: Wanted) -> Model:
 
 def _pydantic_model(wanted: Wanted) -> Model:
     try:
-        adapter: TypeAdapter[Any] = TypeAdapter(_portable(wanted.annotation))
+        adapter: TypeAdapter[Any] = TypeAdapter(portable(wanted.annotation))
         words = words_of(adapter.core_schema)
     except (PydanticUserError, PydanticSchemaGenerationError, PydanticUndefinedAnnotation, SchemaError) as error:
         reason = str(error).partition("\n")[0]
@@ -185,7 +185,7 @@ def _msgspec_model(wanted: Wanted) -> Model:
     return Model(decoder.decode, partial(msgspec.convert, type=wanted.annotation), explain_model(wanted.name, ()))
 
 
-def _has_struct(annotation: Any) -> bool:
+def has_struct(annotation: Any) -> bool:
     msgspec = sys.modules.get("msgspec")  # imported by now if there is any struct
     return msgspec is not None and any(
         isinstance(part, type) and typing.get_origin(part) is None and issubclass(part, msgspec.Struct)
@@ -209,7 +209,7 @@ def _explain_json(error: Exception) -> DecodeError:
     return DecodeError(f"not valid JSON: {error}")  # the parser names the problem, line and column
 
 
-def _portable(annotation: Any) -> Any:
+def portable(annotation: Any) -> Any:
     """*annotation* with its TypedDicts of ``typing``, which pydantic rejects before 3.12, as typing_extensions'."""
     return annotation if sys.version_info >= (3, 12) else _replaced(annotation, {})
 

@@ -58,6 +58,11 @@ def resolved(annotation: Any, function: Any, local_names: Mapping[str, Any] | No
         return annotation
 
 
+def annotated_return(function: Any) -> Any:
+    """What its call returns, as annotated, as far as that can be resolved."""
+    return resolved(inspect.signature(function).return_annotation, function)
+
+
 def _closure_of(owner: Any) -> dict[str, Any]:
     """The names of the scope around a function that it uses in its body."""
     cells = getattr(owner, "__closure__", None) or ()

@@ -16,6 +16,7 @@ from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.exactly_once import exactly_once, of_memory, reads_transactions, transactional_ids
+from reactive_kafka.handlers.functions import annotated_return
 from reactive_kafka.handlers.memory import MemoryUse, memory_problems
 from reactive_kafka.handlers.signature import (
     HandlerDraft,
@@ -177,7 +178,8 @@ def _find(entry: Registration, settings: Settings, found: Found) -> None:
         if problem := why_no_source(entry.function):
             found.problems.append(problem)
         else:
-            found.sources.append(SourceSpec(entry.function, name_of_handler(entry.function), outgoing))
+            name, returns = name_of_handler(entry.function), annotated_return(entry.function)
+            found.sources.append(SourceSpec(entry.function, name, outgoing, returns))
         return
     handler = tried(who, found.problems, entry.draft.spec, bool(outgoing))
     if not outgoing and (warning := entry.draft.dropped()):

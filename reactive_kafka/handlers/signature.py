@@ -56,6 +56,7 @@ class HandlerSpec:
     # around an async function, that call may return an awaitable all the same, which is awaited on the loop.
     is_async: bool
     yields: bool = False  # its call, on the loop too, returns an async generator instead, whose values are sent
+    returns: Any = Any  # as annotated; Any if that says nothing
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,8 @@ class HandlerDraft:
             raise _wrong(self.function, _why_unresolved(self, error)) from error
         is_async = yields or is_coroutine(self.function)
         name = name_of_handler(self.function)
-        return HandlerSpec(self.function, name, *_shape_of(annotation, self.function), is_async, yields)
+        returns = resolved(self.returns, self.function)
+        return HandlerSpec(self.function, name, *_shape_of(annotation, self.function), is_async, yields, returns)
 
     def dropped(self) -> str | None:
         """The warning that nobody sends the Records which the return annotation of the function promises, or None."""

@@ -78,6 +78,7 @@ class SourceSpec:
     function: Callable[[], AsyncIterator[Any]]
     name: str  # module and qualified name, for logs and errors
     outgoing: tuple[str, ...]
+    returns: Any = Any  # as annotated; Any if that says nothing
 
 
 @dataclass(frozen=True, slots=True)

@@ -631,7 +631,7 @@ def test_a_function_that_only_sends_is_a_source() -> None:
     app = app_with()
     app.outgoing("invoices")(generates)
     (source,) = app.plan.sources
-    assert source == SourceSpec(generates, f"{__name__}.generates", ("invoices",))
+    assert source == SourceSpec(generates, f"{__name__}.generates", ("invoices",), AsyncIterator[bytes])
     assert fitted(app).handler is None
 
 

@@ -97,6 +97,7 @@ class SparkFunction:
 
     function: Function
     payload: Payload | None = None
+    model: Any = None  # what the payload's columns are those of
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +117,7 @@ class SparkDecoration:
                 payload = Payload(payload_schema(self.model, who), self.show_corrupt)
         except ConfigError as error:
             problems += error.problems
-        return SparkFunction(self.function, payload)
+        return SparkFunction(self.function, payload, self.model)
 
 
 def _not_for_spark(incoming: IncomingSettings, who: str, *, has_payload: bool) -> Iterator[str]:

@@ -1,0 +1,1 @@
+"""``reactive-kafka asyncapi``: what an application reads and writes, as an AsyncAPI document."""

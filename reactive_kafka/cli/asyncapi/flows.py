@@ -1,0 +1,186 @@
+"""What an application reads and writes: each channel with its topics and messages, dead letters and retries. Pure."""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Union
+
+from reactive_kafka.channel.spec import group_of_retries
+from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.failure import headers
+from reactive_kafka.formats.schemas import Asked
+from reactive_kafka.formats.wanted import is_union, name_of, parts_of, wanted
+from reactive_kafka.handlers.functions import owner_of
+from reactive_kafka.handlers.signature import name_of_handler
+from reactive_kafka.handlers.spec import AppSpec, IncomingSpec, OutgoingSpec
+from reactive_kafka.outgoing.replies import CORRELATION_ID
+from reactive_kafka.records import Record
+
+_ORIGIN = ("exception-class-name", "topic", "partition", "offset")  # in each dead letter and each retry
+_NOT_OURS = ("-key", "-data", "-dlq")  # names of SmallRye's for what the letter is anyway
+_UNKNOWN = Asked(Any, "validation")
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One kind of message."""
+
+    name: str
+    asked: Asked = _UNKNOWN  # the type of its value
+    format: str | None = None  # of the value; None: not known, as for the key
+    key_format: str | None = None
+    headers: frozenset[str] = frozenset()  # those that may be there
+    required: frozenset[str] = frozenset()  # those that always are
+    about: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """What goes one way between the application and some topics."""
+
+    name: str
+    action: Literal["receive", "send"]
+    client: Mapping[str, Any]  # raw properties: connection and credentials
+    contents: tuple[Content, ...]
+    topics: Sequence[str] = ()
+    pattern: str | None = None  # instead of topics
+    group_id: str | None = None
+    functions: tuple[Callable[..., Any], ...] = ()
+    reply_topic: str | None = None
+
+
+def flows_of(spec: AppSpec) -> Iterator[Flow]:
+    """All of them. Memory channels have no topic, and are left out."""
+    for incoming in spec.incoming.values():
+        flow = _received(incoming)
+        yield flow
+        yield from _failed(incoming.settings, flow.contents[0])
+    for name, outgoing in spec.outgoing.items():
+        yield from _sent(outgoing, list(_senders(name, spec)))
+
+
+def _received(spec: IncomingSpec) -> Flow:
+    settings = spec.settings
+    payload: Any = Any
+    function: Callable[..., Any] | None = None
+    if spec.handler is not None:
+        payload, function = spec.handler.payload_type, spec.handler.function
+    elif spec.spark is not None:
+        payload, function = (bytes if spec.spark.model is None else spec.spark.model), spec.spark.function
+    content = Content(
+        name=_type_name(payload) or settings.name,
+        asked=Asked(payload, "validation"),
+        format=settings.value_deserializer or _format_of(payload),
+        key_format=settings.key_deserializer,
+    )
+    return Flow(
+        name=f"receive-{settings.name}",
+        action="receive",
+        client=settings.client,
+        contents=(content,),
+        topics=settings.topics or tuple(dict.fromkeys(one.partition.topic for one in settings.assign)),
+        pattern=settings.pattern,
+        group_id=settings.group_id,
+        functions=() if function is None else (function,),
+    )
+
+
+def _failed(settings: IncomingSettings, content: Content) -> Iterator[Flow]:
+    """What becomes of records that failed."""
+    if (retry := settings.delayed_retry) is not None:
+        needed = {headers.COUNT, headers.FIRST_PROCESSING, *(headers.DELAYED + name for name in _ORIGIN)}
+        about = f"A record of {settings.name} that failed: it is tried again after the delay in the topic's name."
+        again = replace(
+            content,
+            name=f"retry-of-{settings.name}",
+            headers=headers.DELAYED_NAMES,
+            required=frozenset(needed),
+            about=about,
+        )
+        send = Flow(f"send-retries-of-{settings.name}", "send", settings.client, (again,), retry.topics)
+        yield send
+        name, group = f"receive-retries-of-{settings.name}", group_of_retries(settings)
+        yield replace(send, name=name, action="receive", client=retry.client, group_id=group)
+    if (letters := settings.dead_letter_queue) is not None:
+        letter = Content(
+            name=f"dead-letter-of-{settings.name}",
+            headers=frozenset(name for name in headers.DEAD_LETTER_NAMES if not name.endswith(_NOT_OURS)),
+            required=frozenset(headers.DEAD_LETTER + name for name in _ORIGIN),
+            about=f"A record of {settings.name} that failed for good: its own bytes, which may be what cannot be read.",
+        )
+        yield Flow(f"send-dead-letters-of-{settings.name}", "send", letters.client, (letter,), (letters.topic,))
+
+
+def _senders(channel: str, spec: AppSpec) -> Iterator[tuple[Callable[..., Any], Any]]:
+    """Each function whose results go to a channel, and the type of what it sends."""
+    for incoming in (*spec.incoming.values(), *spec.memory.values()):
+        handler = incoming.handler
+        if handler is not None and channel in incoming.outgoing:
+            yield handler.function, _one_of(handler.returns) if handler.yields else handler.returns
+    for source in spec.sources:
+        if channel in source.outgoing:
+            yield source.function, _one_of(source.returns)
+
+
+def _one_of(iterator: Any) -> Any:
+    """What an ``AsyncIterator[X]`` yields."""
+    return next(iter(typing.get_args(iterator)), Any)
+
+
+def _sent(spec: OutgoingSpec, senders: Sequence[tuple[Callable[..., Any], Any]]) -> Iterator[Flow]:
+    settings, contents = spec.settings, dict[Any, Content]()
+    for annotation in [_value_of(returns) for _, returns in senders] or [Any]:
+        name = _type_name(annotation) or settings.name
+        contents.setdefault(
+            name_of(annotation),
+            Content(
+                name=name,
+                asked=Asked(annotation, "serialization"),
+                format=settings.value_serializer or (None if annotation is Any else _format_of(annotation)),
+                key_format=settings.key_serializer,
+                headers=frozenset(settings.propagate_headers or ()),
+            ),
+        )
+    yield Flow(
+        name=f"send-{settings.name}",
+        action="send",
+        client=settings.client,
+        contents=tuple(contents.values()),
+        topics=(settings.topic,),
+        functions=tuple(dict.fromkeys(function for function, _ in senders)),
+        reply_topic=settings.reply_topic,
+    )
+    if settings.reply_topic is not None:
+        needed = frozenset((CORRELATION_ID,))
+        reply = Content(f"reply-to-{settings.name}", headers=needed, required=needed, about="The reply to a request.")
+        yield Flow(f"receive-replies-to-{settings.name}", "receive", settings.client, (reply,), (settings.reply_topic,))
+
+
+def _value_of(returned: Any) -> Any:
+    """The type of the values that a function sends; Any where its annotation says nothing, or Record."""
+    kinds = (typing.get_origin(part) or part for part in parts_of(returned))
+    if any(isinstance(kind, type) and issubclass(kind, Record) for kind in kinds):
+        return Any  # which has a value of any type
+    members = typing.get_args(returned) if is_union(returned) else (returned,)
+    some = tuple(member for member in members if member not in (None, types.NoneType))  # None sends nothing
+    return Union[some] if some else Any  # noqa: UP007
+
+
+def _format_of(annotation: Any) -> str:
+    """What values of a type are read or written as, if no format is configured."""
+    base = wanted(annotation).base
+    return "bytes" if base is bytes else "string" if base is str else "json"
+
+
+def _type_name(annotation: Any) -> str | None:
+    """The type as a name; None if it says nothing."""
+    return None if annotation in (Any, object) else name_of(annotation)
+
+
+def described(function: Callable[..., Any]) -> tuple[str, str]:
+    """The name of a function, and its docstring."""
+    return name_of_handler(function), inspect.cleandoc(owner_of(function).__doc__ or "")
