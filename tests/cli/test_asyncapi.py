@@ -448,6 +448,49 @@ value_deserializer = "shop:Undescribable"
     assert payload_of(document, "receive-three") is None
 
 
+SENT = """\
+from typing import Annotated, AsyncIterator
+from pydantic import BaseModel, Field
+from reactive_kafka import App, Record
+app = App()
+class Order(BaseModel):
+    number: int
+First = Order
+class Order(BaseModel):
+    id: int
+@app.incoming("orders")
+@app.outgoing("{channel}")
+async def one(order: bytes) -> {first}: ...
+@app.outgoing("{channel}")
+async def other() -> AsyncIterator[{second}]:
+    yield 1
+"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "messages"),
+    [
+        ("First", "Order", {"Order": "json", "Order-2": "json"}),
+        ("Order | None", "Order", {"Order": "json"}),
+        ("Annotated[int, Field(ge=0)]", "str | None", {"int": "json", "str": "text"}),
+        ("Order | str | None", "bytes", {"Order-str": "json", "bytes": "octet-stream"}),
+        ("None", "Record", {"sent": None}),
+        ("Record | None", "list[Record]", {"sent": None}),
+        ("'Missing'", "list[Order]", {"Missing": "json", "list-Order": "json"}),
+    ],
+)
+def test_what_is_sent_is_what_return_annotations_say(
+    first: str, second: str, messages: dict[str, str | None], printed: Print
+) -> None:
+    config = '[incoming.orders]\ngroup_id = "g"\n[outgoing.sent]\n'
+    document = printed(SENT.format(channel="sent", first=first, second=second), config)
+    found = document["channels"]["sent"]["messages"]
+    assert found.keys() == messages.keys()
+    for name, kind in messages.items():
+        assert (kind or "") in found[name].get("contentType", "")
+        assert ("payload" in found[name]) == (kind is not None and name != "Missing")
+
+
 # -- options and exits
 
 

@@ -129,13 +129,14 @@ def _environment(draw: Random) -> dict[str, str]:
 
 COMMANDS = (
     ("check",), ("lag",), ("offsets", "show"), ("offsets", "reset"), ("offsets", "export"), ("offsets", "import"),
-    ("dlq", "show"), ("dlq", "replay"), ("dlq",), ("offsets",), (), ("init",), ("chek",),
+    ("dlq", "show"), ("dlq", "replay"), ("dlq",), ("offsets",), (), ("init",), ("chek",), ("schema",),
+    ("asyncapi",),
 )  # fmt: skip
 """None of those that run for long, or fetch something."""
 OPTIONS = (
     "--to", "--topic", "--partition", "--limit", "--config", "--group", "--json", "--yes", "--dry-run", "--values",
     "--help",
-    "--app", "--app-dir", "--strict", "--version", "--nonsense",
+    "--app", "--app-dir", "--strict", "--version", "--nonsense", "--yaml", "--title", "--api-version",
 )  # fmt: skip
 WORDS = (
     "orders", "letters", "billing", "time:x", "_thread:lock", "no.such:app", "shop.py:app", "earliest", "latest",

@@ -22,6 +22,7 @@ from reactive_kafka.records import Record
 
 _ORIGIN = ("exception-class-name", "topic", "partition", "offset")  # in each dead letter and each retry
 _NOT_OURS = ("-key", "-data", "-dlq")  # names of SmallRye's for what the letter is anyway
+_NOTHING = (None, types.NoneType)  # nothing is sent
 _UNKNOWN = Asked(Any, "validation")
 
 
@@ -132,24 +133,25 @@ def _one_of(iterator: Any) -> Any:
 
 
 def _sent(spec: OutgoingSpec, senders: Sequence[tuple[Callable[..., Any], Any]]) -> Iterator[Flow]:
-    settings, contents = spec.settings, dict[Any, Content]()
+    settings = spec.settings
+    sent: list[Any] = []
     for annotation in [_value_of(returns) for _, returns in senders] or [Any]:
-        name = _type_name(annotation) or settings.name
-        contents.setdefault(
-            name_of(annotation),
-            Content(
-                name=name,
-                asked=Asked(annotation, "serialization"),
-                format=settings.value_serializer or (None if annotation is Any else _format_of(annotation)),
-                key_format=settings.key_serializer,
-                headers=frozenset(settings.propagate_headers or ()),
-            ),
+        sent += [annotation] if annotation not in sent else []
+    contents = [
+        Content(
+            name=_type_name(annotation) or settings.name,
+            asked=Asked(annotation, "serialization"),
+            format=settings.value_serializer or (None if annotation is Any else _format_of(annotation)),
+            key_format=settings.key_serializer,
+            headers=frozenset(settings.propagate_headers or ()),
         )
+        for annotation in sent
+    ]
     yield Flow(
         name=f"send-{settings.name}",
         action="send",
         client=settings.client,
-        contents=tuple(contents.values()),
+        contents=tuple(contents),
         topics=(settings.topic,),
         functions=tuple(dict.fromkeys(function for function, _ in senders)),
         reply_topic=settings.reply_topic,
@@ -165,9 +167,10 @@ def _value_of(returned: Any) -> Any:
     kinds = (typing.get_origin(part) or part for part in parts_of(returned))
     if any(isinstance(kind, type) and issubclass(kind, Record) for kind in kinds):
         return Any  # which has a value of any type
-    members = typing.get_args(returned) if is_union(returned) else (returned,)
-    some = tuple(member for member in members if member not in (None, types.NoneType))  # None sends nothing
-    return Union[some] if some else Any  # noqa: UP007
+    if not is_union(returned):
+        return Any if returned in _NOTHING else returned
+    some = tuple(member for member in typing.get_args(returned) if member not in _NOTHING)
+    return some[0] if len(some) == 1 else Union[some]  # noqa: UP007
 
 
 def _format_of(annotation: Any) -> str:
