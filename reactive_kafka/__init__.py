@@ -29,6 +29,7 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
+from reactive_kafka.formats.cloudevents import CloudEvent
 from reactive_kafka.observe.health import Health
 from reactive_kafka.outgoing.emitter import Emitter, RecordMetadata, Sending
 from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
@@ -38,8 +39,8 @@ from reactive_kafka.verdicts.message import Batch, Message
 
 __all__ = [
     "App", "Batch", "BrokerError", "BufferFullError", "Channel", "ChannelClosedError", "Checkpoint",
-    "CheckpointError", "CheckpointStore", "CommitRefusedError", "CommitStrategy", "Committed", "ConfigError",
-    "DecodeError", "Emitter", "EmitterTransaction", "EncodeError", "FailedRecord", "FailureStrategy",
+    "CheckpointError", "CheckpointStore", "CloudEvent", "CommitRefusedError", "CommitStrategy", "Committed",
+    "ConfigError", "DecodeError", "Emitter", "EmitterTransaction", "EncodeError", "FailedRecord", "FailureStrategy",
     "FatalBrokerError", "HandlerError", "Headers", "Health", "IncomingSettings", "Message", "MissingExtraError",
     "NotOwnerError", "OffloadError", "OutcomeUnknownError", "PoisonError",
     "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError",

@@ -8,8 +8,7 @@ from typing import Any
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.offsets import ChannelOffsets
 from reactive_kafka.channel.session import ChannelSession
-from reactive_kafka.channel.spec import Decode
-from reactive_kafka.clock import Clock
+from reactive_kafka.channel.spec import ChannelSpec
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Pauses
 from reactive_kafka.errors import ChannelClosedError, DecodeError, text_of
@@ -125,7 +124,7 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
     """
     if channel.spec.make_workers is not None:
         raise ChannelClosedError(f"channel {channel.name!r} has a handler: it cannot be iterated over as well")
-    decode, clock = channel.spec.decode, channel.spec.services.clock
+    spec = channel.spec
     if channel.status.state == "starting":
         channel.start()
     while True:
@@ -138,7 +137,7 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
             await session.arrival.wait()
             continue
         assert isinstance(lane, Lane)  # noqa: S101  # without a handler there are no lanes of keys
-        message = _next(session, lane, decode, clock)
+        message = _next(session, lane, spec)
         session.lanes.release(lane)
         session.worker_signals.progress(lane)
         if message is not None:
@@ -148,13 +147,16 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
         raise ChannelClosedError(f"channel {channel.name!r} has failed: {text_of(failure)}") from failure
 
 
-def _next(session: ChannelSession, lane: Lane, decode: Decode | None, clock: Clock) -> Message[Any] | None:
+def _next(session: ChannelSession, lane: Lane, spec: ChannelSpec) -> Message[Any] | None:
     record: RawRecord = lane.records[lane.cursor]
     index = lane.first + lane.cursor
     lane.cursor += 1
-    lane.tracker.start_range(index, 1, clock.monotonic())
+    lane.tracker.start_range(index, 1, spec.services.clock.monotonic())
     try:
-        payload = record.value if decode is None else decode(record.value)
+        if spec.decode_record is not None and record.headers:
+            payload = spec.decode_record(record)
+        else:
+            payload = record.value if spec.decode is None else spec.decode(record.value)
         message = new_message(payload, record, lane.tracker, index)
         _ = message.key  # decoded now, and cached by the message
     except DecodeError as error:

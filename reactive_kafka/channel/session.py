@@ -68,6 +68,7 @@ class ChannelSession:
             # Asked for late: the workers are made after the acknowledger, because they tell it of failures.
             blocks_on=lambda *nack: self.workers.blocks_on(*nack),  # noqa: PLW0108
             commits_at_ack=spec.strategy.commits_at_ack, decode_key=spec.decode_key,
+            has_events=settings.cloud_events,
         )  # fmt: skip
         self.acknowledger = Acknowledger(verdicts, self.failures)
         self.worker_signals = WorkerSignals(verdicts, self.acknowledger, signals.exit, clients.store_plans)

@@ -23,10 +23,11 @@ from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.transactions import TransactionalProducers
 from reactive_kafka.partitions.hooks import Hooks
 from reactive_kafka.partitions.parts import AssignmentFacts, CommitFacts
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Tasks
 
 Decode = Callable[[bytes | None], Any]
+DecodeRecord = Callable[[RawRecord], Any]
 MakeWorkers = Callable[[WorkerSignals, WorkerSetup], Workers]
 
 
@@ -61,6 +62,7 @@ class ChannelSpec:
     checkpoint: CheckpointSpec | None = None
     transactions: TransactionalProducers | None = None  # exactly once: its positions are part of transactions
     decode: Decode | None = None  # for an application that iterates; handlers have theirs. None: payloads are bytes
+    decode_record: DecodeRecord | None = None  # the same of records with headers, which may be CloudEvents
     decode_key: Decode | None = None
     key_of: KeyOf | None = None  # what records are ordered by, with ``ordering = "key"``
     connector: Connector | None = None  # makes the clients that read the channel's own topics; None: the run's does

@@ -10,8 +10,9 @@ from itertools import chain
 
 from reactive_kafka.config.collect import BROKEN, View
 from reactive_kafka.config.incoming_values import STORE
-from reactive_kafka.config.keys import CHANNEL_SECTIONS, INCOMING
+from reactive_kafka.config.keys import CHANNEL_SECTIONS, INCOMING, Section
 from reactive_kafka.config.layers import Problems
+from reactive_kafka.formats.names import EVENTS
 
 Contradictions = Iterator[tuple[Sequence[str], str]]
 """The names that a contradiction looks at, and what is wrong. It is reported at the first of them that was given."""
@@ -82,8 +83,8 @@ def missing_group(view: View, *, retries: bool) -> str | None:
     return "delayed retries are read by a group of their own, named after it" if retries else None
 
 
-def inside(table: str) -> tuple[str, ...]:
-    return (table, *(name for name in INCOMING.keys if name.startswith(f"{table}.")))
+def inside(table: str, section: Section = INCOMING) -> tuple[str, ...]:
+    return (table, *(name for name in section.keys if name.startswith(f"{table}.")))
 
 
 def _commits(view: View) -> Contradictions:
@@ -160,6 +161,12 @@ def _spark_batches(view: View) -> Contradictions:
     if view["spark.mode"] == "ranges" and view["enable_auto_commit"]:
         why = 'with spark.mode = "ranges" executors read the records, so the client has nothing to commit'
         yield ("enable_auto_commit", "spark.mode"), why
+
+
+def _events(view: View) -> Contradictions:
+    for name in ("value_deserializer", "value_serializer"):
+        if name in view.section.keys and view["cloud_events"] is False and view[name] == EVENTS:
+            yield (name, "cloud_events"), f'"{EVENTS}" means CloudEvents only, and cloud_events = false means none'
 
 
 def _security(view: View) -> Contradictions:
@@ -258,8 +265,8 @@ def _driver(view: View) -> Contradictions:
 
 CONSUMER_CHECKS = (_group_times, _security)
 PRODUCER_CHECKS = (_idempotence, _security)
-OUTGOING_CHECKS = (_transactions, *PRODUCER_CHECKS)
+OUTGOING_CHECKS = (_transactions, _events, *PRODUCER_CHECKS)
 LETTER_CHECKS = (_confirmed_letters, *PRODUCER_CHECKS)
 """Of the producer that writes dead letters."""
-INCOMING_CHECKS = (_commits, _checkpoints, _reading, retries, _room, _spark_batches, *CONSUMER_CHECKS)
+INCOMING_CHECKS = (_commits, _checkpoints, _reading, retries, _room, _spark_batches, _events, *CONSUMER_CHECKS)
 SPARK_CHECKS = (_driver,)

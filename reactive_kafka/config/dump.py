@@ -13,7 +13,7 @@ from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Set
 from reactive_kafka.config.secrets import masked
 from reactive_kafka.config.unused import NEED_COMMITS
 
-_UNLESS_DEFAULT = ("retry", "restart", "spark")  # tables whose defaults are left out
+_UNLESS_DEFAULT = ("retry", "restart", "spark", "cloud_events")  # tables whose defaults are left out
 
 
 def dump(settings: Settings) -> dict[str, Any]:
@@ -25,7 +25,7 @@ def dump(settings: Settings) -> dict[str, Any]:
     return {
         "kafka": {"bootstrap_servers": masked("", settings.bootstrap_servers)},
         "incoming": {name: _incoming(channel) for name, channel in settings.incoming.items()},
-        "outgoing": {name: _channel(keys.OUTGOING, channel) for name, channel in settings.outgoing.items()},
+        "outgoing": {name: _outgoing(channel) for name, channel in settings.outgoing.items()},
         **({"memory": memory} if memory else {}),
         "spark": spark,
         "http": _plain(keys.HTTP, settings.http),
@@ -44,6 +44,13 @@ def _incoming(channel: IncomingSettings) -> dict[str, Any]:
         if inside is not None:
             above = channel.client.items()
             table[name] |= _properties(dict(item for item in inside.client.items() if item not in above))
+    return table
+
+
+def _outgoing(channel: OutgoingSettings) -> dict[str, Any]:
+    table, events = _channel(keys.OUTGOING, channel), channel.cloud_events
+    if events is None or (events.every and "cloud_events" not in table):
+        table["cloud_events"] = events is not None
     return table
 
 

@@ -33,7 +33,7 @@ LATER_SECTIONS = {
     "schema_registry": "schema registries",
 }
 """Sections that this version refuses by name -> what they will configure."""
-_LATER_OF_BOTH = {"cloud_events": "", "schema": ""}
+_LATER_OF_BOTH = {"schema": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +60,12 @@ _LETTER_SERVERS = Key(
 _INSECURE = Key(
     "allow_insecure_sasl", BOOLEAN, False, "Allow SASL PLAIN without TLS, which sends the password in clear text."
 )
+_EVENTS = Key(
+    "cloud_events",
+    BOOLEAN,
+    None,
+    "`true`, or a table: every value is written as a CloudEvent; `false`: none is. Default: those that are one.",
+)
 _INCOMING = {
     "topic": Key("topic", TOPIC, None, "The topic to read; default: the channel's name."),
     **keys_of(IncomingSettings),
@@ -69,12 +75,14 @@ _SERVERS = {"bootstrap_servers": BOOTSTRAP_SERVERS}
 _KAFKA = _SERVERS | {_INSECURE.name: _INSECURE}
 _OF_A_CHANNEL = ("topic", "topics", "pattern", "assign", "delayed_retry.topics")
 """One of these for all channels would be a mistake."""
-_SHARED = {name: key for name, key in (keys_of(OutgoingSettings) | _INCOMING).items() if name not in _OF_A_CHANNEL}
+_OUTGOING = {**keys_of(OutgoingSettings), _EVENTS.name: _EVENTS}
+_EVENT_TABLE = tuple(name for name in _OUTGOING if name.startswith(f"{_EVENTS.name}."))
+_SHARED = {name: key for name, key in (_OUTGOING | _INCOMING).items() if name not in (*_OF_A_CHANNEL, *_EVENT_TABLE)}
 _CLIENTS = {"dead_letter_queue": PRODUCER, "delayed_retry": CONSUMER}
 _FREE = {"failure_routes": FAILURE}
 
 INCOMING = Section("incoming.X", _INCOMING | _SERVERS, CONSUMER, _LATER_OF_BOTH, clients=_CLIENTS, free=_FREE)
-OUTGOING = Section("outgoing.X", keys_of(OutgoingSettings) | _SERVERS, PRODUCER, _LATER_OF_BOTH)
+OUTGOING = Section("outgoing.X", _OUTGOING | _SERVERS, PRODUCER, _LATER_OF_BOTH)
 MEMORY = Section("memory.X", keys_of(MemorySettings))
 KAFKA = Section("kafka", _KAFKA | _SHARED, BOTH, _LATER_OF_BOTH, clients=_CLIENTS, free=_FREE)
 SPARK = Section("spark", keys_of(SparkSettings))
@@ -166,7 +174,7 @@ def _misplaced(section: Section, name: str) -> NoMeaning | None:
     table = name.split(".")[0]
     if name in section.tables:
         return NoMeaning(f"expected a table: [{section.title}.{name}]")
-    if table in section.keys:
+    if table in section.keys and table not in section.tables:
         return NoMeaning(f"expected {section.keys[table].kind.expects}, not a table", (table,))
     channels_first = (*CHANNEL_SECTIONS.values(), *PLAIN_SECTIONS.values())
     homes = [f"[{other.title}]" for other in channels_first if _known(other, name) or _in_file(other, name)]

@@ -39,10 +39,17 @@ from reactive_kafka.config.schema import (
     SparkSettings,
     subscription_of,
 )
-from reactive_kafka.config.tables import CheckpointSettings, RestartSettings, RetrySettings, SparkChannelSettings
-from reactive_kafka.config.unused import UNUSED_BY_CLIENTS, UNUSED_BY_HTTP, UNUSED_BY_INCOMING
+from reactive_kafka.config.tables import (
+    CheckpointSettings,
+    CloudEventsSettings,
+    RestartSettings,
+    RetrySettings,
+    SparkChannelSettings,
+)
+from reactive_kafka.config.unused import UNUSED_BY_HTTP, UNUSED_BY_INCOMING, UNUSED_BY_OUTGOING
 from reactive_kafka.config.values import TOPIC, unknown_channel
 from reactive_kafka.errors import ConfigError
+from reactive_kafka.formats.names import EVENTS
 
 DEFAULT_FILE = "reactive-kafka.toml"
 
@@ -236,9 +243,18 @@ class _Assembly:
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
         view = View(keys.OUTGOING, table, self._kafka)
         check(view, (*OUTGOING_CHECKS, _tls_files), self._problems)
-        check(view, UNUSED_BY_CLIENTS, self._unused)
-        fields = view.fields() | {"topic": self._topic(name, view)}
+        check(view, UNUSED_BY_OUTGOING, self._unused)
+        fields = view.fields() | {"topic": self._topic(name, view), "cloud_events": self._events(view)}
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))
+
+    def _events(self, view: View) -> CloudEventsSettings | None:
+        """What it makes CloudEvents of; None: of nothing."""
+        if view["cloud_events"] is False:
+            return None
+        is_demanded = view["cloud_events"] is True or view["value_serializer"] == EVENTS
+        return CloudEventsSettings(
+            every=is_demanded or bool(view.own_inside("cloud_events")), **view.fields("cloud_events")
+        )
 
     def _memory(self, name: str, table: Table) -> MemorySettings:
         for kind, channels in self._given.channels.items():

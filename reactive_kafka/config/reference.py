@@ -32,6 +32,7 @@ def blocks() -> dict[str, str]:
         **{table.replace("_", "-"): _section(keys.INCOMING, table) for table in _TABLES},
         "incoming-spark": _section(keys.INCOMING, "spark"),
         "outgoing": _section(keys.OUTGOING),
+        "cloud-events": _section(keys.OUTGOING, "cloud_events"),
         "memory": _section(keys.MEMORY),
         "spark": _section(keys.SPARK),
         "http": _section(keys.HTTP),

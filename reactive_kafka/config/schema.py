@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, get_args
 from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN, AssignedPartition
 from reactive_kafka.config.tables import (
     CheckpointSettings,
+    CloudEventsSettings,
     DeadLetterSettings,
     DelayedRetrySettings,
     RestartSettings,
@@ -40,7 +41,7 @@ from reactive_kafka.config.values import (
     choice,
     integer,
 )
-from reactive_kafka.formats.names import BUILT_FORMATS, LATER_FORMATS
+from reactive_kafka.formats.names import BUILT_FORMATS, KEY_FORMATS, LATER_FORMATS
 from reactive_kafka.subscription import Partitions, Pattern, Subscription, Topics
 
 OnUnreadable = Literal["wait", "skip", "fail"]
@@ -53,6 +54,7 @@ MetadataStrategy = Literal["current", "exact"]
 
 FORMAT = choice(*BUILT_FORMATS, later=LATER_FORMATS, imported="module:function")
 _HEALTH = "The channel counts in the probes; with `false` none of them knows it, whatever becomes of it."
+KEY_FORMAT = choice(*KEY_FORMATS, later=LATER_FORMATS, imported="module:function")
 FAILURE = choice("fail", "ignore", "dead-letter-queue", "delayed-retry-topic", imported="module:object")
 
 
@@ -99,7 +101,13 @@ class IncomingSettings:
         "What a topic does that was deleted and made anew: it is read from its beginning, or stops the channel.",
     )
     value_deserializer: str | None = setting(FORMAT, None, "How values are read; default: by the handler's annotation.")
-    key_deserializer: str | None = setting(FORMAT, None, "How keys are read; default: bytes.")
+    key_deserializer: str | None = setting(KEY_FORMAT, None, "How keys are read; default: bytes.")
+    cloud_events: bool = setting(
+        BOOLEAN,
+        True,
+        "CloudEvents are found by their headers: handlers get the data of one, and `message.cloud_event`. `false`: a "
+        "record is its bytes, whatever its headers say.",
+    )
     commit_strategy: str = setting(
         choice("throttled", "latest", "ignore", "checkpoint", imported="module:object"),
         "throttled",
@@ -170,7 +178,7 @@ class IncomingSettings:
         BOOLEAN, False, "Acks above the committed position are stored with it; a crash does not repeat those records."
     )
     offset_metadata_deserializer: str | None = setting(
-        FORMAT, None, "How `channel.offset_metadata()` reads the stored string; default: the string itself."
+        KEY_FORMAT, None, "How `channel.offset_metadata()` reads the stored string; default: the string itself."
     )
     offset_metadata_cache: bool = setting(
         BOOLEAN, True, "`channel.offset_metadata()` answers from memory between rebalances; `false` asks the broker."
@@ -209,14 +217,20 @@ class IncomingSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OutgoingSettings:
-    """One outgoing channel. ``client`` holds the producer's raw properties under aiokafka's names."""
+    """One outgoing channel.
+
+    ``cloud_events`` is None where it writes no CloudEvents at all. ``client`` holds the producer's raw properties under
+    aiokafka's names.
+    """
 
     name: str
     topic: str = field(metadata=described(TOPIC, "The topic to write to; default: the channel's name."))
     value_serializer: str | None = setting(
         FORMAT, None, "How values are written; default: bytes and strings as they are, anything else as json."
     )
-    key_serializer: str | None = setting(FORMAT, None, "How keys are written; default: bytes and strings as they are.")
+    key_serializer: str | None = setting(
+        KEY_FORMAT, None, "How keys are written; default: bytes and strings as they are."
+    )
     max_in_flight: int = setting(COUNT, 1024, "Most records sent and not confirmed; at that number senders wait.")
     wait_for_write: bool = setting(
         BOOLEAN, True, "A handler's next record waits until the broker has confirmed the last one."
@@ -246,6 +260,9 @@ class OutgoingSettings:
         "Where replies to this channel's requests arrive; default: the topic's name with `-replies` after it.",
     )
     health_enabled: bool = setting(BOOLEAN, True, _HEALTH)
+    cloud_events: CloudEventsSettings | None = field(
+        default_factory=CloudEventsSettings, metadata=table(CloudEventsSettings)
+    )
     client: Mapping[str, Any] = field(default_factory=dict)
 
 

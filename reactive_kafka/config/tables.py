@@ -11,12 +11,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar, get_args, overload
 
 from reactive_kafka.config.incoming_values import RETRY_TOPICS, STATE, STORE
-from reactive_kafka.config.values import COUNT, SIZE, SOME_TIME, TEXT, TIME, TOPIC, Kind, choice, integer
+from reactive_kafka.config.values import BOOLEAN, COUNT, SIZE, SOME_TIME, TEXT, TIME, TOPIC, Kind, choice, integer
 
 T = TypeVar("T")
 _KEY, _TABLE = "key", "table"  # of a field's metadata
 SparkMode = Literal["records", "ranges"]
 OnBatchFailure = Literal["nack", "bisect"]
+EventMode = Literal["binary", "structured"]
 MOST_JOBS = 256  # each has a thread here and in the driver
 
 
@@ -148,3 +149,25 @@ class CheckpointSettings:
     kafka_commit_interval_s: float = setting(
         SOME_TIME, "1m", "How often the store's positions are committed to Kafka as well; also when an assignment ends."
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudEventsSettings:
+    """What an outgoing channel makes CloudEvents of, and what it gives to those that do not say it themselves."""
+
+    every: bool = (
+        False  # every value is written as one, by ``cloud_events = true`` or a table; else values that are one
+    )
+    mode: EventMode = setting(
+        choice(*get_args(EventMode)),
+        "binary",
+        "`binary`: attributes are headers, and the value is the data; `structured`: both are in an envelope of JSON.",
+    )
+    type: str | None = setting(TEXT, None, "The `type` of events that have none.")
+    source: str | None = setting(TEXT, None, "The `source` of events that have none.")
+    subject: str | None = setting(TEXT, None, "The `subject` of events that have none.")
+    data_content_type: str | None = setting(
+        TEXT, None, "The `datacontenttype` of events that have none; default: by what writes the data."
+    )
+    data_schema: str | None = setting(TEXT, None, "The `dataschema` of events that have none.")
+    insert_timestamp: bool = setting(BOOLEAN, True, "Events without a `time` get the time of sending.")

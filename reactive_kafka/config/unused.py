@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from reactive_kafka.config.checks import COMMITS, SASL, TLS, Contradictions, inside, revocations
 from reactive_kafka.config.collect import View, values_of
+from reactive_kafka.config.keys import OUTGOING
 
 NEED_COMMITS = ("dead-letter-queue", "pause-partition")
 """What ``on_poison`` cannot do in a channel that commits nothing."""
@@ -94,9 +95,15 @@ def _of_security(view: View) -> Contradictions:
         yield TLS, f"has no effect: security.protocol is {protocol}, which has no TLS"
 
 
+def _of_events(view: View) -> Contradictions:
+    if view["cloud_events"] is False and any(name.startswith("cloud_events.") for name in view.table.settings):
+        yield (*inside("cloud_events", OUTGOING),), "has no effect: cloud_events = false writes no CloudEvents"
+
+
 UNUSED_BY_CLIENTS = (_of_security,)
 UNUSED_BY_INCOMING = (
     *(_of_commits, _of_poison, _of_order, _of_attempts, _of_spark, revocations),
     *UNUSED_BY_CLIENTS,
 )
 UNUSED_BY_HTTP = (_of_http,)
+UNUSED_BY_OUTGOING = (_of_events, *UNUSED_BY_CLIENTS)

@@ -195,10 +195,13 @@ class BatchDispatcher(RetryingPool):
     ) -> None:
         """Add the messages of a slice; a record that cannot be decoded is refused alone."""
         decode, refusal, tracker = self._invocation.decode, self._invocation.refusal, part.lane.tracker
-        decodes_keys = self._invocation.decodes_keys
+        decodes_keys, decode_record = self._invocation.decodes_keys, self._invocation.decode_record
         for index, record in enumerate(part.records, part.first):
             try:
-                payload = record.value if decode is None else decode(record.value)
+                if decode_record is not None and record.headers:
+                    payload = decode_record(record)
+                else:
+                    payload = record.value if decode is None else decode(record.value)
                 if payload is None and refusal is not None:
                     raise DecodeError(refusal)
                 message = new_message(payload, record, tracker, index)

@@ -53,6 +53,7 @@ class Invocation:
     wants_message: bool  # the handler takes a Message; else it takes the payload
     ack: AckMode
     emit: Sends | None = None  # None: nothing is sent
+    decode_record: Callable[[RawRecord], Any] | None = None  # the same of records with headers; None: as all others
     refusal: str | None = None  # without ``decode``: what is wrong without a value; None if the handler takes None
     decodes_keys: bool = False  # the channel has a ``key_deserializer``: what does not fit it never reaches the handler
     is_blocking: bool = False  # it runs in a thread, which goes on when the call is cancelled

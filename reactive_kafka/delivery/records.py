@@ -68,6 +68,7 @@ class Dispatcher(RetryingPool):
             return await self._run_each(worker, lane, stretch_end)
         call, wants_message = self._isolation.apart(worker, self._call), self._wants_message
         decode, refusal = self._invocation.decode, self._invocation.refusal
+        decode_record = self._invocation.decode_record
         monotonic, tracker = self._clock.monotonic, lane.tracker
         task, context, clean = worker.task, worker.context, worker.clean
         short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
@@ -83,7 +84,10 @@ class Dispatcher(RetryingPool):
                 tracker.run_since = now
                 given = None
                 try:
-                    given = record.value if decode is None else decode(record.value)
+                    if decode_record is not None and record.headers:
+                        given = decode_record(record)
+                    else:
+                        given = record.value if decode is None else decode(record.value)
                     if given is None and refusal is not None:
                         raise DecodeError(refusal)
                     if wants_message:
@@ -138,6 +142,7 @@ class Dispatcher(RetryingPool):
         call, wants_message = self._isolation.apart(worker, self._first), self._first_wants_message
         sends = self._sends
         decode, refusal = self._invocation.decode, self._invocation.refusal
+        decode_record = self._invocation.decode_record
         monotonic, tracker = self._clock.monotonic, lane.tracker
         task, context, clean, acks = worker.task, worker.context, worker.clean, self._acks
         short_limit, started_at, count, long_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0, 0.0
@@ -150,7 +155,10 @@ class Dispatcher(RetryingPool):
                 worker.index, worker.record = index, record
                 given = None
                 try:
-                    given = record.value if decode is None else decode(record.value)
+                    if decode_record is not None and record.headers:
+                        given = decode_record(record)
+                    else:
+                        given = record.value if decode is None else decode(record.value)
                     if given is None and refusal is not None:
                         raise DecodeError(refusal)
                     if wants_message:
@@ -202,6 +210,7 @@ class Dispatcher(RetryingPool):
         call, wants_message = self._isolation.apart(worker, self._first), self._first_wants_message
         sends = self._sends
         decode, refusal = self._invocation.decode, self._invocation.refusal
+        decode_record = self._invocation.decode_record
         monotonic, tracker = self._clock.monotonic, lane.tracker
         task, context, clean = worker.task, worker.context, worker.clean
         queue, whole, acks = lane.queue, lane.partition_lane, self._acks
@@ -217,7 +226,10 @@ class Dispatcher(RetryingPool):
             try:
                 if lane.error is not None:
                     raise no_key(lane.error)
-                given = record.value if decode is None else decode(record.value)
+                if decode_record is not None and record.headers:
+                    given = decode_record(record)
+                else:
+                    given = record.value if decode is None else decode(record.value)
                 if given is None and refusal is not None:
                     raise DecodeError(refusal)
                 if wants_message:

@@ -15,7 +15,7 @@ from reactive_kafka.errors import ConfigError, DataLossError, DecodeError, Encod
 from reactive_kafka.failure import headers
 from reactive_kafka.failure.decision import Decision, FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.failure.headers import Past
-from reactive_kafka.formats import FormatError, encoder_for
+from reactive_kafka.formats import FormatError, encoder_for, is_event_type
 from reactive_kafka.formats.names import load_strategy, made_strategy
 from reactive_kafka.records import Record
 from reactive_kafka.wire import fields_problem, topic_problem
@@ -139,6 +139,10 @@ def _delayed(failed: FailedRecord, past: Past, topic: str) -> Write:
 
 def check_replacement(channel: str, record: Record) -> None:
     """See that what ``nack(record=...)`` is given can be written; EncodeError says which field it is that cannot."""
+    kind: Any = type(record.value)
+    if is_event_type(kind):
+        why = f"its value is a {kind.__name__}: give it the event's data, and headers for its attributes"
+        raise EncodeError(f"channel {channel!r}: nack's record cannot be written: {why}")
     key, value = _encode(record.key), _encode(record.value)
     pairs = tuple(record.headers) if isinstance(record.headers, Iterable) else record.headers
     problem = topic_problem(record.topic) if record.topic else None

@@ -11,8 +11,9 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from reactive_kafka.errors import DecodeError
+from reactive_kafka.formats.cloudevents_read import RecordDecoder, record_decoder, value_decoder
 from reactive_kafka.formats.models import Decoder, Explain, Read, guarded, model_for
-from reactive_kafka.formats.names import FLOATS, INTEGERS, FormatError, format_function, unusable
+from reactive_kafka.formats.names import EVENTS, FLOATS, INTEGERS, FormatError, format_function, unusable
 from reactive_kafka.formats.wanted import Wanted, is_union, wanted
 
 _FLOATS = {4: struct.Struct(">f"), 8: struct.Struct(">d")}
@@ -67,6 +68,8 @@ def decoder_for(payload_type: object, deserializer: str | None) -> Decoder | Non
     Raises:
         FormatError: The format is unknown, cannot be imported, or cannot yield what the annotation asks for.
     """
+    if deserializer == EVENTS:
+        return value_decoder(record_decoder_for(payload_type, deserializer))
     asked = wanted(payload_type)
     name = deserializer or ("bytes" if asked.base is bytes else "string" if asked.base is str else "json")
     if ":" in name:
@@ -82,6 +85,17 @@ def decoder_for(payload_type: object, deserializer: str | None) -> Decoder | Non
     if not _fits(gives, asked.base):
         raise _contradiction(name, gives.__name__, asked)
     return _typed(read, asked, gives) if gives is not bytes or asked.constrained else None
+
+
+def record_decoder_for(payload_type: object, deserializer: str | None, decode: Decoder | None = None) -> RecordDecoder:
+    """What reads records with headers, which may be CloudEvents; *decode* is what :func:`decoder_for` made of the same.
+
+    Raises:
+        FormatError: As :func:`decoder_for`.
+    """
+    if deserializer == EVENTS:
+        decode = decoder_for(payload_type, None)
+    return record_decoder(decode, payload_type, deserializer)
 
 
 def refused_tombstone(payload_type: object) -> str | None:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from reactive_kafka.errors import EncodeError
-from reactive_kafka.formats.names import FLOATS, INTEGERS, format_function, unusable
+from reactive_kafka.formats.names import EVENTS, FLOATS, INTEGERS, format_function, unusable
 
 Encoder = Callable[[object], bytes | None]
 
@@ -28,8 +28,8 @@ def encoder_for(serializer: str | None) -> Encoder:
     """The function that turns a value into a record's bytes; None always becomes None, a tombstone.
 
     Args:
-        serializer: A format's name or ``module:function``. None: the value decides (bytes as they are, str as UTF-8,
-            everything else as JSON).
+        serializer: A format's name or ``module:function``. None, or ``cloudevents`` for the data of an event: the value
+            decides (bytes as they are, str as UTF-8, everything else as JSON).
 
     Returns:
         Value -> bytes, raising only :class:`EncodeError`.
@@ -37,7 +37,7 @@ def encoder_for(serializer: str | None) -> Encoder:
     Raises:
         FormatError: The format is unknown or cannot be imported.
     """
-    if serializer is None:
+    if serializer in (None, EVENTS):
         return _write_by_value
     if ":" in serializer:
         return _function_writer(serializer)

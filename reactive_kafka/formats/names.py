@@ -17,8 +17,10 @@ from reactive_kafka.errors import ReactiveKafkaError
 
 INTEGERS = {"int": 8, "int64": 8, "int32": 4}  # name -> bytes written; readers take 4 and 8
 FLOATS = {"float": 8, "float64": 8, "float32": 4}
-BUILT_FORMATS = ("json", "string", "bytes", *INTEGERS, *FLOATS)
-LATER_FORMATS = ("avro", "protobuf", "cloudevents", "json-schema")
+EVENTS = "cloudevents"
+KEY_FORMATS = ("json", "string", "bytes", *INTEGERS, *FLOATS)
+BUILT_FORMATS = (*KEY_FORMATS, EVENTS)  # an event is a whole record, so no key is one
+LATER_FORMATS = ("avro", "protobuf", "json-schema")
 _ASYNC = "it is async, but its result is needed at once: write a plain function"
 
 

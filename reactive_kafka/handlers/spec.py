@@ -21,9 +21,11 @@ from reactive_kafka.formats import (
     Decoder,
     Encoder,
     FormatError,
+    RecordDecoder,
     checker_for,
     decoder_for,
     encoder_for,
+    record_decoder_for,
     refused_tombstone,
 )
 from reactive_kafka.formats.names import load_function
@@ -49,6 +51,7 @@ class IncomingSpec:
     handler: HandlerSpec | None
     decode: Decoder | None
     decode_key: Decoder | None
+    decode_record: RecordDecoder | None = None  # of records with headers, which may be CloudEvents; None: as all others
     outgoing: tuple[str, ...] = ()
     spark: SparkFunction | None = None
     refusal: str | None = None  # of a record without a value, if no decoder is there to say so
@@ -124,11 +127,15 @@ def incoming_spec(match: Match | None, settings: IncomingSettings, problems: lis
     who = f"channel {settings.name!r}: key_deserializer"
     decode_key = tried(who, problems, decoder_for, Any, settings.key_deserializer or "bytes")
     decode = tried(match.who, problems, decoder_for, wanted, settings.value_deserializer)
+    decode_record = None
+    if settings.cloud_events and not problems:
+        decode_record = record_decoder_for(wanted, settings.value_deserializer, decode)
     return IncomingSpec(
         settings,
         match.handler,
         decode,
         None if decode_key is None else _of_keys(decode_key),
+        decode_record,
         match.outgoing,
         refusal=refused_tombstone(wanted) if decode is None else None,
         key_of=tried("", problems, key_of, settings) if settings.ordering == "key" else None,
@@ -143,7 +150,7 @@ def memory_spec(match: Match, memory: MemorySettings, problems: list[str]) -> In
     settings, wanted = _handled(match, handler, memory.as_incoming, problems), handler.payload_type
     check = tried(match.who, problems, checker_for, wanted)
     refusal = refused_tombstone(wanted) if check is None else None
-    return IncomingSpec(settings, handler, check, None, match.outgoing, refusal=refusal)
+    return IncomingSpec(settings, handler, check, None, outgoing=match.outgoing, refusal=refusal)
 
 
 def _handled(match: Match, handler: HandlerSpec, settings: IncomingSettings, problems: list[str]) -> IncomingSettings:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Any
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import OutgoingSettings
 from reactive_kafka.errors import ConfigError, EncodeError, RejectedRecordError
-from reactive_kafka.formats import Encoder
+from reactive_kafka.formats import Encoder, EventDefaults, EventRecord, EventWriter, is_event_type
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.outgoing.outbox import Outbound, Partitioner
 from reactive_kafka.outgoing.replies import CORRELATION_ID, reply_to
@@ -26,6 +27,15 @@ _made = tuple.__new__
 def producer_properties(settings: OutgoingSettings) -> dict[str, Any]:
     """What a producer of the channel is made from."""
     return {**settings.client, "send_timeout_s": settings.send_timeout_s}
+
+
+def _event_writer(settings: OutgoingSettings, encode: Encoder) -> EventWriter | None:
+    """What makes records of events; None: nothing may."""
+    events = settings.cloud_events
+    if events is None:
+        return None
+    given = {each.name: getattr(events, each.name) for each in fields(EventDefaults)}
+    return EventWriter(settings.name, EventDefaults(**given), encode, settings.value_serializer)
 
 
 class OutgoingChannel:
@@ -52,6 +62,9 @@ class OutgoingChannel:
         self.settings = settings
         self.topic = settings.topic
         self.encode = encode
+        self._clock = clock
+        self._event_writer = _event_writer(settings, encode)
+        self.makes_events = settings.cloud_events is not None and settings.cloud_events.every  # of every value
         self.encode_key = encode_key
         self.writer: Writer | TransactionalWriter
         if producers is not None:
@@ -65,7 +78,8 @@ class OutgoingChannel:
             )  # fmt: skip
             partitions = producer.partitions
         self.requests = Requests(settings, connector, self.writer, clock, observer, spawn, partitions=partitions)
-        self.is_raw = settings.value_serializer in (None, "bytes")  # bytes are written as they are
+        # bytes are written as they are
+        self.is_raw = settings.value_serializer in (None, "bytes") and not self.makes_events
         self._headers = frozenset(settings.propagate_headers or ())
         # bytes that a handler returns for a record without headers are a record as they are
         self.is_plain = self.is_raw and not self._headers and not settings.propagate_key
@@ -88,7 +102,13 @@ class OutgoingChannel:
         if not isinstance(value, Record):
             # a call for what bytes become, which is themselves, would be a tenth of a record's whole way; and so would
             # be the way in which a named tuple is made from its arguments
-            data = value if self.is_raw and type(value) is bytes else self.encode(value)
+            data: bytes | None
+            if self.is_raw and type(value) is bytes:
+                data = value
+            elif self.makes_events or is_event_type(type(value)):
+                return self.prepare(Record(value), source)
+            else:
+                data = self.encode(value)
             outbound = _made(Outbound, (self.topic, _made(RecordBytes, (data, None, (), None)), None))
             return outbound if source is None else self._made_of(source, outbound, replies=True)
         if value.channel is not None and value.channel != self.name:
@@ -101,7 +121,13 @@ class OutgoingChannel:
             if timestamp.tzinfo is None:
                 raise EncodeError(f"channel {self.name!r}: the record's timestamp {timestamp} has no time zone")
             timestamp_ms = int(timestamp.timestamp() * 1000)
-        data, key, headers, partition = self.encode(value.value), value.key, tuple(value.headers), value.partition
+        content, key, partition = value.value, value.key, value.partition
+        headers: HeaderPairs = tuple(value.headers)
+        if self.makes_events or (type(content) is not bytes and is_event_type(type(content))):
+            data, headers, partition_key = self._as_event(content, headers)
+            key = partition_key if key is None else key
+        else:
+            data = self.encode(content)
         if key is not None and not isinstance(key, bytes):
             key = self.encode_key(key)
         # A value and a key in bytes can be written: to ask that would cost as much as all that is done here.
@@ -112,6 +138,16 @@ class OutgoingChannel:
             raise RejectedRecordError(f"{topic}: {problem}")
         outbound = _made(Outbound, (topic, _made(RecordBytes, (data, key, headers, timestamp_ms)), partition))
         return outbound if source is None else self._made_of(source, outbound, replies=value.topic is None)
+
+    def _as_event(self, value: Any, headers: HeaderPairs) -> EventRecord:
+        if self._event_writer is None:
+            kind = type(value).__name__
+            raise EncodeError(
+                f"channel {self.name!r} writes no CloudEvents (cloud_events = false), and this is a {kind}"
+            )
+        if (problem := fields_problem(None, None, headers, None, None)) is not None:
+            raise RejectedRecordError(f"{self.topic}: {problem}")  # before anybody looks at them
+        return self._event_writer.write(value, headers, self._clock.wall())
 
     def _made_of(self, source: RawRecord, outbound: Outbound, *, replies: bool) -> Outbound:
         """The record with what the channel passes on from the one that it was made of, and where a request wants it."""

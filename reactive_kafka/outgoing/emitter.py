@@ -19,9 +19,10 @@ from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.outbox import Gathering, Receipt
 from reactive_kafka.outgoing.requests import reply_decoder
+from reactive_kafka.outgoing.results import is_sent_whole
 from reactive_kafka.outgoing.transactional import TransactionalWriter
 from reactive_kafka.outgoing.waiting import Waiting
-from reactive_kafka.records import HeaderPairs, Record, TopicPartition, record_of
+from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition, record_of
 from reactive_kafka.tasks import HomeLoop
 
 T = TypeVar("T")
@@ -210,7 +211,7 @@ class Emitter:
             and partition is None
             and timestamp is None
             and topic is None
-            and not isinstance(value, Record)
+            and (type(value) is bytes or not is_sent_whole(type(value)))
         ):
             # The way of most records, without the calls of the general one, each of which costs as much as half of it.
             sending = Sending()
@@ -225,7 +226,7 @@ class Emitter:
         record = record_of(value, key, headers, partition, timestamp, topic)
         channel, home = self._running()
         if home.is_here:
-            if isinstance(channel, OutgoingChannel):
+            if isinstance(channel, OutgoingChannel) and not channel.makes_events:
                 self._channel, self._home, self._thread = channel, home, get_ident()
             return _send_now(channel, home, record)
         return home.call(partial(_send_now, channel, home, record), _stopped)
@@ -278,7 +279,7 @@ class Emitter:
             asked = f"timeout={timeout!r}, reply_type={reply_type!r}"
             raise ConfigError(f"app.emitter({self.name!r}).request({asked}): {error}") from None
 
-        async def ask() -> bytes | None:
+        async def ask() -> RawRecord:
             return await channel.requests.ask(channel.prepare(record), timeout_s)
 
         return decode(await _at_home(home, ask))

@@ -27,7 +27,7 @@ from reactive_kafka.errors import (
     ReplyTimeoutError,
     TransientBrokerError,
 )
-from reactive_kafka.formats import Decoder, decoder_for, refused_tombstone
+from reactive_kafka.formats import RecordDecoder, decoder_for, record_decoder_for, refused_tombstone
 from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, Observer
 from reactive_kafka.outgoing.outbox import Gathering, Outbound
 from reactive_kafka.outgoing.replies import correlation_id_of, request_headers
@@ -76,7 +76,7 @@ class Requests:
         self._observer = observer
         self._spawn = spawn
         self._places = asyncio.Semaphore(settings.max_in_flight)
-        self._pending: dict[bytes, Future[bytes | None]] = {}
+        self._pending: dict[bytes, Future[RawRecord]] = {}
         self._late: OrderedDict[bytes, None] = OrderedDict()  # ids of requests that were given up
         self._ready = asyncio.Event()  # it is known from where replies are read; or the channel has stopped
         self._scope: CancelScope | None = None  # of the reader; None: it has not begun
@@ -85,8 +85,8 @@ class Requests:
         self._problem: str | None = None  # why replies are not read
         self._away_since = 0.0
 
-    async def ask(self, outbound: Outbound, timeout_s: float) -> bytes | None:
-        """Send a request, and wait for its reply; the value of that.
+    async def ask(self, outbound: Outbound, timeout_s: float) -> RawRecord:
+        """Send a request, and wait for its reply.
 
         Raises:
             ReplyTimeoutError: There is none after *timeout_s*.
@@ -99,7 +99,7 @@ class Requests:
         correlation_id = uuid4().hex.encode()
         headers = request_headers(outbound.record.headers, self.topic, correlation_id)
         outbound = outbound._replace(record=outbound.record._replace(headers=headers))
-        answered: Future[bytes | None] = asyncio.get_running_loop().create_future()
+        answered: Future[RawRecord] = asyncio.get_running_loop().create_future()
         # Only a failure of the write counts: that it is written tells nothing of the reply.
         receipt = Gathering(lambda error: None if error is None else _fail(answered, error))
         try:
@@ -122,7 +122,7 @@ class Requests:
             receipt.void()
             self._over(correlation_id, answered)
 
-    def _over(self, correlation_id: bytes, answered: Future[bytes | None]) -> None:
+    def _over(self, correlation_id: bytes, answered: Future[RawRecord]) -> None:
         """Nobody waits for a request any more."""
         if self._pending.pop(correlation_id, None) is not None:
             self._late[correlation_id] = None
@@ -209,7 +209,7 @@ class Requests:
             return
         answered = self._pending.pop(correlation_id, None)
         if answered is not None and not answered.done():
-            answered.set_result(record.value)
+            answered.set_result(record)
         elif correlation_id in self._late:
             del self._late[correlation_id]
             logger.debug("%s: a reply came too late, and is dropped: %s", self._settings.name, correlation_id.decode())
@@ -239,8 +239,8 @@ class Requests:
             self._observer.on(BrokerAvailable(channel=self._settings.name, away_s=away_s))
 
 
-def reply_decoder(reply_type: Any, serializer: str | None) -> Decoder:
-    """What makes a reply of its bytes: in the format of the channel's values, as *reply_type*.
+def reply_decoder(reply_type: Any, serializer: str | None) -> RecordDecoder:
+    """What makes a reply of its record: in the format of the channel's values, as *reply_type*.
 
     FormatError: the format cannot yield that.
     """
@@ -252,14 +252,16 @@ def reply_decoder(reply_type: Any, serializer: str | None) -> Decoder:
         return _decoder(reply_type, name)
 
 
-def _decoder(reply_type: Any, deserializer: str | None) -> Decoder:
+def _decoder(reply_type: Any, deserializer: str | None) -> RecordDecoder:
     decode = decoder_for(reply_type, deserializer)
-    if decode is not None:
-        return decode
-    refusal = refused_tombstone(reply_type)
+    read = record_decoder_for(reply_type, deserializer, decode)
+    refusal = refused_tombstone(reply_type) if decode is None else None
+    if refusal is None:
+        return read
 
-    def as_it_is(value: bytes | None) -> Any:
-        if value is None and refusal is not None:
+    def as_it_is(record: Any) -> Any:
+        value = read(record)
+        if value is None:
             raise DecodeError(refusal)
         return value
 
@@ -269,7 +271,7 @@ def _decoder(reply_type: Any, deserializer: str | None) -> Decoder:
 _cached = lru_cache(maxsize=256)(_decoder)  # a model's validator is made once
 
 
-def _fail(answered: Future[bytes | None], error: BaseException) -> None:
+def _fail(answered: Future[RawRecord], error: BaseException) -> None:
     if not answered.done():
         answered.set_exception(error)
 

@@ -142,6 +142,7 @@ class RunChannels:
                 checkpoint=self._checkpoint(settings),
                 transactions=None if spec.transactional_id is None else self._producers[spec.transactional_id],
                 decode=spec.decode,
+                decode_record=spec.decode_record,
                 decode_key=spec.decode_key,
                 key_of=spec.key_of if spec.has_handler else None,
                 connector=self._reader(spec),
@@ -181,6 +182,7 @@ class RunChannels:
             invocation = Invocation(
                 call=call,
                 decode=spec.decode,
+                decode_record=spec.decode_record,
                 wants_message=handler.shape is Shape.MESSAGE,
                 ack=spec.settings.ack,
                 # Transactions are a session's, as its partitions are.

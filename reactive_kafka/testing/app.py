@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from reactive_kafka.app import App
@@ -16,7 +17,7 @@ from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, CommitStrategyError
-from reactive_kafka.formats import encoder_for
+from reactive_kafka.formats import EventDefaults, EventWriter, encoder_for, is_event_type
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing.clock import NOVEMBER_2023, VirtualTimeLoop
 
@@ -118,7 +119,8 @@ class TestApp:
         Args:
             channel_or_topic: A channel's name, else a topic's.
             value: Bytes and None as they are; anything else in the format of the channel's ``value_deserializer``,
-                or a string as UTF-8 and everything else (models, dataclasses, dicts, numbers) as JSON.
+                or a string as UTF-8 and everything else (models, dataclasses, dicts, numbers) as JSON. A CloudEvent is
+                written in binary mode, its data so.
             key: Bytes, or a string as UTF-8.
             partition: None: by key; without a key, partitions take turns.
 
@@ -130,10 +132,18 @@ class TestApp:
             how = f"send to it with app.emitter({channel_or_topic!r}), made before the application starts"
             raise ValueError(f"{channel_or_topic!r} is a memory channel, no topic: {how}")
         settings = self.app.settings.incoming.get(channel_or_topic)
+        deserializer = settings.value_deserializer if settings is not None else None
+        key = key.encode() if isinstance(key, str) else key
+        encoded, headers = value, tuple(headers)
+        if is_event_type(type(value)):
+            encode = partial(_encoded, deserializer=deserializer)
+            events = EventWriter(channel_or_topic, EventDefaults(), encode, deserializer)
+            encoded, headers, own_key = events.write(value, headers, _clock().wall())
+            key = own_key if key is None else key
         return self.broker.produce(
             _topic_of(settings) if settings is not None else channel_or_topic,
-            _encoded(value, settings.value_deserializer if settings is not None else None),
-            key=key.encode() if isinstance(key, str) else key,
+            _encoded(encoded, deserializer),
+            key=key,
             headers=tuple(headers),
             partition=partition,
         )

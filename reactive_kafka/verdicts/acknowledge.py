@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.failure.strategies import check_replacement
+from reactive_kafka.formats.names import EVENTS
 from reactive_kafka.observe.events import HandlerFailed
 from reactive_kafka.records import Record
 from reactive_kafka.verdicts.delivery import D, Delivery, failure_of, is_open
@@ -23,6 +24,8 @@ class Acknowledger:
         self.name = parts.settings.name
         self.hook = parts.hook
         self.decode_key = parts.decode_key
+        self.has_events = parts.has_events
+        self.has_events_only = parts.settings.value_deserializer == EVENTS
         self.commits_at_ack = parts.commits_at_ack
         self.awaits_commits = parts.settings.commit_strategy == "latest"  # an ack is complete when its commit is
         self.commits_nothing = parts.settings.commit_strategy == "ignore"

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Generic, TypeVar, overload
 
 from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.formats.cloudevents import CloudEvent
+from reactive_kafka.formats.cloudevents_read import event_of
 from reactive_kafka.records import Headers, RawRecord, Record
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.hook import MessageCheckpoint
@@ -30,7 +32,7 @@ class Message(Delivery, Generic[T]):
         record: The raw record: ``offset``, ``timestamp`` (ms), ``key``, ``value``, ``headers``, all undecoded.
     """
 
-    __slots__ = ("_attempt", "_key", "payload")
+    __slots__ = ("_attempt", "_cloud_event", "_key", "payload")
 
     payload: T
 
@@ -61,6 +63,26 @@ class Message(Delivery, Generic[T]):
             pass
         self._key: Any = decode(self.record.key)
         return self._key
+
+    @property
+    def cloud_event(self) -> CloudEvent | None:
+        """The CloudEvent that the record is, with the payload as its data; None if it is none.
+
+        Its attributes are read at the first look. A channel with ``cloud_events = false`` has none.
+
+        Raises:
+            DecodeError: It is an invalid one. No handler gets such a message.
+        """
+        channel = verdicts_of(self.tracker).channel
+        if not channel.has_events:
+            return None
+        try:
+            return self._cloud_event
+        except AttributeError:
+            pass
+        event = event_of(self.record, self.payload, is_demanded=channel.has_events_only)
+        self._cloud_event: CloudEvent | None = event
+        return event
 
     @property
     def headers(self) -> Headers:

@@ -40,6 +40,7 @@ class VerdictParts:
     blocks_on: Callable[[OffsetTracker, int, Future[bool]], None]  # told of nacks that take time; True: it took effect
     commits_at_ack: bool = False  # an ack requests a commit
     decode_key: Callable[[bytes | None], Any] | None = None  # of ``key_deserializer``; None: keys stay bytes
+    has_events: bool = False  # records may be CloudEvents
 
 
 class Strategies(Protocol):

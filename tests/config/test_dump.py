@@ -21,6 +21,7 @@ def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
                 "group_id": "billing",
                 "auto_offset_reset": "latest",
                 "on_recreated_topic": "beginning",
+                "cloud_events": True,
                 "commit_strategy": "throttled",
                 "commit_latest_unsafe": False,
                 "enable_auto_commit": False,

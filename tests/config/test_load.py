@@ -394,7 +394,6 @@ def test_every_key_that_is_not_built_yet_is_refused_by_name_as_a_value_or_a_tabl
     [
         ("value_deserializer", "avro"),
         ("value_deserializer", "protobuf"),
-        ("value_deserializer", "cloudevents"),
     ],
 )
 def test_every_value_that_is_not_built_yet_is_refused_by_name(key: str, value: Any) -> None:
@@ -471,7 +470,7 @@ def test_values_are_shown_as_they_are_written() -> None:
 
 
 def test_what_comes_later_is_told_so() -> None:
-    assert only_problem(outgoing(cloud_events=True)).endswith("not supported yet")
+    assert only_problem(outgoing(schema={"file": "x"})).endswith("not supported yet")
 
 
 def test_an_outgoing_channel_passes_on_lingers_compresses_and_partitions() -> None:

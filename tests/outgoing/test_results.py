@@ -17,7 +17,8 @@ from reactive_kafka.outgoing.results import records_of
 from reactive_kafka.records import Record
 
 RIGHT_FORM = (
-    "a Record is what is sent, it is no part of a value: yield them one by one, or return a list of Records only"
+    "a Record is what is sent, and so is a CloudEvent; they are no part of a value: yield them one by one, or return "
+    "a list of them only"
 )
 
 

@@ -291,3 +291,27 @@ async def test_nothing_of_a_batch_is_kept_on_the_executors_when_it_is_over(engin
         lambda spark: spark.sparkContext._jsc.getPersistentRDDs().size(), timeout_s=60, description="look"
     )
     assert kept[0] > after
+
+
+class Lenient(BaseModel):
+    number: int | None = None
+
+
+@on_spark
+async def test_an_event_in_an_envelope_is_told_and_not_taken_for_its_data(engine: SparkEngine) -> None:
+    envelope = b'{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {"number": 1}}'
+    structured = (("trace", b"7"), ("Content-Type", b" Application/cloudevents+json; charset=UTF-8"))
+    binary = (("ce_specversion", b"1.0"), ("content-type", b"application/json"), ("ce_none", None))
+    records = [Raw(0, value=envelope, headers=structured), Raw(1, value=b'{"number": 2}', headers=binary)]
+    rows: list[Any] = []
+    found: list[Any] = []
+    for finds_events in (True, False):
+        payload = Payload(payload_schema(Lenient, "@app.spark('clicks')"), finds_events=finds_events)
+        collect = lambda df, batch: rows.append([row["number"] for row in df.orderBy("offset").collect()])  # noqa: E731
+        runner = runner_of(engine, collect, payload=payload)
+        found.append(await runner.run_batch([part_of(CLICKS_0, records)], attempt=1))
+    assert rows == [[2], [None, 2]]
+    (rejected,), nothing = found
+    assert rejected.offset == 0
+    assert "a CloudEvent in structured mode, whose data stands in an envelope" in str(rejected.reason)
+    assert not nothing

@@ -37,6 +37,9 @@ class Invoice:
     order: int
 
 
+EventNames = tuple[str, str, str, str | None, datetime | None]
+rk.CloudEvent({"id": 1}, type="order", source="/shop", time=datetime.now(UTC), extensions={"tenant": "a"})
+
 App()
 App("reactive-kafka.toml")
 App(Path("reactive-kafka.toml"))
@@ -58,6 +61,9 @@ async def by_hand(message: Message[Order]) -> None:
     assert_type(message.offset, int)
     assert_type(message.key, Any)  # what key_deserializer makes of it
     assert_type(message.headers, Headers)
+    assert_type(message.cloud_event, rk.CloudEvent | None)
+    if (event := message.cloud_event) is not None:
+        assert_type((event.id, event.source, event.type, event.subject, event.time), EventNames)
     assert_type(message.timestamp, datetime | None)
     assert_type(message.channel, str)
     assert_type(message.attempt, int)

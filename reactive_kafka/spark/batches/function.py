@@ -22,10 +22,15 @@ from reactive_kafka.spark.batches.schema import (
 )
 
 MISFIT = "_misfit"
-NO_VALUE, NO_JSON, FIRST_FIELD = 0, 1, 2  # codes of a row that does not fit
+NO_VALUE, NO_JSON, IN_ENVELOPE, FIRST_FIELD = 0, 1, 2, 3  # codes of a row that does not fit
 TEXT = "CAST(value AS STRING)"
 # Without single quotes: neither pydantic nor msgspec reads them as JSON.
 OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}', 'allowSingleQuotes', 'false')"
+# A CloudEvent in structured mode. Its fields are not those of the value, and a model of optional ones would not tell.
+ENVELOPE = (
+    "exists(headers, one -> lower(one.key) = 'content-type' "
+    "AND startswith(lower(ltrim(CAST(one.value AS STRING))), 'application/cloudevents'))"
+)
 Function = Callable[..., Any]
 RIGHT_FORM = "def name(df: DataFrame, batch: SparkBatch) -> None"
 # Has a payload -> the values of ``value_deserializer`` that change nothing.
@@ -38,6 +43,7 @@ class Payload:
 
     schema: PayloadSchema
     show_corrupt: bool = False  # keep rows that do not fit, with the record's text in a column ``_corrupt``
+    finds_events: bool = True  # of ``cloud_events``: an event in an envelope does not fit
 
     def parsed(self, records: Any) -> Any:
         """*records* with Kafka's columns, the payload as one column, and a code if it does not fit."""
@@ -80,13 +86,19 @@ class Payload:
         none = "CAST(NULL AS INT)" if self.schema.accepts_none else str(NO_VALUE)
         misfits = enumerate(self.schema.misfits, FIRST_FIELD)
         fields = " ".join(f"WHEN {one.condition} THEN {code}" for code, one in misfits)
-        return f"CASE WHEN value IS NULL THEN {none} WHEN {no_json} THEN {NO_JSON} {fields} END"
+        envelope = f"WHEN {ENVELOPE} THEN {IN_ENVELOPE} " if self.finds_events else ""
+        return f"CASE WHEN value IS NULL THEN {none} {envelope}WHEN {no_json} THEN {NO_JSON} {fields} END"
 
     @cached_property
     def _reasons(self) -> list[BaseException]:
         """By code. One error serves all records."""
         model = self.schema.model
-        texts = ["the record has no value (a tombstone)", "no JSON object, or a field of another type"]
+        texts = [
+            "the record has no value (a tombstone)",
+            "no JSON object, or a field of another type",
+            "a CloudEvent in structured mode, whose data stands in an envelope: the columns are read from the value "
+            "(binary mode has the data there; cloud_events = false takes the envelope for it)",
+        ]
         texts += [one.reason for one in self.schema.misfits]
         return [RejectedByJobError(f"does not fit {model}: {text}") for text in texts]
 
@@ -114,7 +126,7 @@ class SparkDecoration:
         payload = None
         try:
             if self.model is not None:
-                payload = Payload(payload_schema(self.model, who), self.show_corrupt)
+                payload = Payload(payload_schema(self.model, who), self.show_corrupt, incoming.cloud_events)
         except ConfigError as error:
             problems += error.problems
         return SparkFunction(self.function, payload, self.model)

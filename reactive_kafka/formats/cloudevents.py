@@ -1,0 +1,139 @@
+"""CloudEvents 1.0: what an event is, as a value; its times, and whose objects are events. Knows no Kafka.
+
+Source: the CloudEvents specification 1.0.2, its JSON format and its Kafka protocol binding.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from reactive_kafka.errors import DecodeError
+
+SPECVERSION = "1.0"
+REQUIRED = ("id", "source", "type")  # beside specversion, which has one value only
+OPTIONAL = ("subject", "time", "datacontenttype", "dataschema")
+OWN_NAMES = frozenset(("specversion", *REQUIRED, *OPTIONAL))
+RESERVED = frozenset(("data", "data_base64"))  # members of the JSON format that are no attributes
+JSON_TYPE = "application/json"
+STRUCTURED = b"application/cloudevents"  # how the content type of an envelope begins
+PARTITION_KEY = "partitionkey"
+_JSON = re.compile(r"\s*[^/;\s]+/(?:[^/;\s]+\+)?json\s*(?:;.*)?", re.IGNORECASE | re.DOTALL)
+_TIME = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt](?:[01][0-9]|2[0-3]):[0-9]{2}:(?P<second>[0-9]{2})(?:\.[0-9]+)?"
+    r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
+)
+_SDK = "cloudevents"  # the official package; it is never imported here
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CloudEvent:
+    """A CloudEvent 1.0: what ``message.cloud_event`` is, and what a handler returns, or an emitter sends, as one.
+
+    In one that is sent, ``type`` and ``source`` may be left to the outgoing channel's ``cloud_events`` table, and so
+    may ``id`` and ``time``: a random id, and the time of sending. ``dataclasses.replace(event, ...)`` passes on an
+    event that was read; give it ``id=""`` if it becomes another event.
+
+    Args:
+        data: What the event tells: the message's payload, or the value that the channel's serializer writes. Bytes are
+            written as they are.
+        type: What kind of event it is: ``com.example.order.placed``.
+        source: The context in which it happened, a URI or a part of one.
+        id: Together with ``source`` it names the event.
+        subject: What in that context it is about.
+        time: When it happened, aware.
+        datacontenttype: The media type of the data; None in one that is sent: by the serializer.
+        dataschema: The URI of the data's schema.
+        extensions: Further attributes, by names of lower-case letters and digits: strings, booleans, integers of 32
+            bits, and in one that is sent also bytes and aware datetimes. Those of an event in binary mode are strings.
+    """
+
+    data: Any = field(default=None, kw_only=False)
+    type: str = ""
+    source: str = ""
+    id: str = ""
+    subject: str | None = None
+    time: datetime | None = None
+    datacontenttype: str | None = None
+    dataschema: str | None = None
+    extensions: Mapping[str, Any] = field(default_factory=dict)
+
+
+def _is_event_type(kind: type) -> bool:
+    if issubclass(kind, CloudEvent):
+        return True
+    has_methods = callable(getattr(kind, "get_attributes", None)) and callable(getattr(kind, "get_data", None))
+    return has_methods and any(base.__module__.partition(".")[0] == _SDK for base in kind.__mro__)
+
+
+is_event_type: Callable[[Any], bool] = lru_cache(maxsize=1024)(_is_event_type)
+"""Whether objects of a class are events: ours, or the official SDK's, of its first or second generation."""
+
+
+def is_json(datacontenttype: str | None) -> bool:
+    """Whether data of this media type is JSON; without a type the JSON format takes it as such."""
+    return datacontenttype is None or _JSON.fullmatch(datacontenttype) is not None
+
+
+def parse_time(text: str) -> datetime:
+    """The moment that a timestamp names; parts of a microsecond are dropped.
+
+    Raises:
+        ValueError: It is not as RFC 3339 has it, with a zone, or Python has no such moment.
+    """
+    form = _TIME.fullmatch(text)
+    if form is None:
+        raise ValueError("no timestamp with a zone")
+    text, at = text.upper(), form.start("second")
+    try:
+        if form["second"] != "60":
+            return datetime.fromisoformat(text)
+        # a leap second, which Python does not have
+        return datetime.fromisoformat(f"{text[:at]}59{text[at + 2 :]}") + timedelta(seconds=1)
+    except (ValueError, OverflowError):
+        raise ValueError("no moment that Python has") from None  # the error's own text quotes it
+
+
+def show_time(moment: datetime) -> str:
+    """An aware datetime as RFC 3339 has it.
+
+    Raises:
+        OverflowError: In UTC it would be before the first year or after the last.
+    """
+    offset = moment.utcoffset() or timedelta(0)
+    if offset % timedelta(minutes=1):  # zones of before 1900 have seconds, which the text has no place for
+        moment = (moment.replace(tzinfo=None) - offset).replace(tzinfo=UTC)
+    text = moment.isoformat()
+    return f"{text[:-6]}Z" if text.endswith("+00:00") else text
+
+
+def checked(attributes: dict[str, Any]) -> dict[str, Any]:
+    """Attributes that make a valid event, without those that are empty."""
+    if attributes.get("specversion") != SPECVERSION:
+        is_missing = "specversion" not in attributes
+        raise invalid("it has no specversion" if is_missing else f"its specversion is not {SPECVERSION}")
+    for name in REQUIRED:
+        if not isinstance(value := attributes.get(name), str) or not value:
+            raise invalid(f"it has no {name}" if value in (None, "") else f"its {name} is not a string")
+    for name in OPTIONAL:
+        if (value := attributes.get(name)) is None:
+            continue
+        if not isinstance(value, str):
+            raise invalid(f"its {name} is not a string")
+        if not value:
+            del attributes[name]
+        elif name == "time":
+            try:
+                parse_time(value)
+            except ValueError as error:
+                raise invalid(f"its time is {error}") from None
+    return attributes
+
+
+def invalid(why: str) -> DecodeError:
+    """The error of what says that it is an event; the text quotes nothing of it."""
+    return DecodeError(f"not a valid CloudEvent: {why}")
