@@ -96,8 +96,9 @@ def _of_security(view: View) -> Contradictions:
 
 
 def _of_events(view: View) -> Contradictions:
-    if view["cloud_events"] is False and any(name.startswith("cloud_events.") for name in view.table.settings):
-        yield (*inside("cloud_events", OUTGOING),), "has no effect: cloud_events = false writes no CloudEvents"
+    names = [name for name in inside("cloud_events", OUTGOING)[1:] if view.differs(name)]
+    if view["cloud_events"] is False and names:
+        yield names, "has no effect: cloud_events = false writes no CloudEvents"
 
 
 UNUSED_BY_CLIENTS = (_of_security,)

@@ -92,7 +92,10 @@ class EventWriter:
         is_structured = self._defaults.mode == "structured"
         if value is None and is_structured:
             return EventRecord(None, headers)
-        given, others = _taken_out(headers)
+        try:
+            given, others = _taken_out(headers)
+        except UnicodeDecodeError:
+            raise self._refused("one of its headers is an attribute, and not UTF-8") from None
         event = self._event(value) if is_event else CloudEvent(data=value)
         data = event.data
         encoded = bytes(data) if is_event and isinstance(data, _RAW) else self._encode(data)
@@ -142,8 +145,8 @@ class EventWriter:
         if found["time"] is None and defaults.insert_timestamp:
             found["time"] = datetime.fromtimestamp(now_s, UTC)
         found["datacontenttype"] = found["datacontenttype"] or self._implied(event.data)
-        found |= {name: one for name, one in given.items() if name not in OWN_NAMES}
-        for name, one in event.extensions.items():
+        more = {name: one for name, one in given.items() if name not in OWN_NAMES}
+        for name, one in {**more, **event.extensions}.items():
             if name in OWN_NAMES or name in RESERVED or not _EXTENSION.fullmatch(name):
                 raise self._refused(f"{name!r} is no name of an extension: lower-case letters and digits are")
             found[name] = one
@@ -188,7 +191,7 @@ def _taken_out(headers: HeaderPairs) -> tuple[dict[str, str], list[tuple[str, by
     for name, value in headers:
         if value is not None and (name in CONTENT_TYPES or name.startswith(PREFIX)):
             attribute = "datacontenttype" if name in CONTENT_TYPES else name[len(PREFIX) :]
-            given[attribute] = value.decode("utf-8", "replace")
+            given[attribute] = value.decode("utf-8")
         else:
             others.append((name, value))
     return given, others

@@ -388,6 +388,20 @@ def test_what_an_event_says_itself_goes_first_then_headers_then_the_channel() ->
     assert envelope_of({}, headers=headers, **defaults)["subject"] == "h"
 
 
+@pytest.mark.parametrize(
+    ("header", "said"),
+    [
+        (("ce_data", b"a"), "'data' is no name of an extension"),
+        (("ce_Tenant", b"a"), "'Tenant' is no name of an extension"),
+        (("ce_tenant", b"\xff"), "one of its headers is an attribute, and not UTF-8"),
+        (("ce_time", b"today"), "its time is no timestamp with a zone"),
+    ],
+)
+def test_a_header_that_is_no_attribute_is_refused(header: Any, said: str) -> None:
+    with pytest.raises(EncodeError, match=said):
+        write({}, [header], **SAID)
+
+
 def test_what_is_an_event_already_is_written_as_it_is() -> None:
     for headers in (BINARY, STRUCTURED):
         assert write(b"{}", headers, mode="structured", **SAID) == (b"{}", headers, None)

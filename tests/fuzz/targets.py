@@ -30,7 +30,17 @@ from reactive_kafka.errors import CorruptCheckpointError, DecodeError, EncodeErr
 from reactive_kafka.failure import DeadLetterQueue, DelayedRetry
 from reactive_kafka.failure import Write as Letter
 from reactive_kafka.failure.headers import LETTER_NAMES, MAX_VALUE_BYTES
-from reactive_kafka.formats import Decoder, decoder_for, encoder_for
+from reactive_kafka.formats import (
+    CloudEvent,
+    Decoder,
+    EventDefaults,
+    EventWriter,
+    decoder_for,
+    encoder_for,
+    event_of,
+    record_decoder_for,
+)
+from reactive_kafka.formats.cloudevents_write import Mode
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.wire import fields_problem
@@ -44,6 +54,13 @@ MOMENT = datetime(2026, 11, 21, tzinfo=UTC)
 ORDER = b'{"id": 1, "who": "ada", "at": "2026-11-21T12:00:00Z", "counts": {"a": 1, "b": 2}, "kind": "a"}'
 TYPES = (Any, dict, OrderModel, OrderData, OrderStruct, OrderDict, dict[str, int], list[float])
 PLAIN = ((str, "string"), (Colour, "string"), (int, "int"), (int, "int32"), (float, "float"), (float, "float64"))
+EVENT = (
+    b'{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "time": "2026-11-21T12:00:00.5+01:00",'
+    b' "datacontenttype": "application/json", "tenant": "a", "data": {"id": 1, "who": "ada"}, "data_base64": null}'
+)
+BINARY_EVENT = (("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_source", b"/s"), ("ce_type", b"t"))
+ENVELOPE = (("content-type", b"application/cloudevents+json"),)
+EVENT_HEADERS = ("content-type", "ce_time", "ce_id", "ce_specversion", "ce_tenant", "ce_datacontenttype")
 RETRY = "orders_retry_10"
 NAMES = (*sorted(LETTER_NAMES), "traceparent", "content-type")
 ROW = (
@@ -70,6 +87,40 @@ def formats() -> AbstractContextManager[Target]:
         for encoder in encoders:
             with suppress(EncodeError):
                 assert isinstance(encoder(value), bytes | None)
+
+    return nullcontext(check)
+
+
+def events() -> AbstractContextManager[Target]:
+    """Records that say that they are CloudEvents: DecodeError, for what is not. Events that are sent: EncodeError."""
+    asked = [(kind, name) for kind in (Any, bytes, str, OrderModel | None) for name in (None, "cloudevents")]
+    readers = [record_decoder_for(*one, decoder_for(*one)) for one in asked]
+    modes: tuple[Mode, ...] = ("binary", "structured")
+    writers = [EventWriter("orders", EventDefaults(mode=mode), encoder_for(None), None) for mode in modes]
+
+    def check(draw: Random) -> None:
+        data = inputs.binary(draw, (EVENT, b'{"data": ' + b"[" * 999))
+        said = draw.choice((BINARY_EVENT, ENVELOPE, (), (*BINARY_EVENT, *ENVELOPE)))
+        record = MemoryRecord(0, 0, None, data, (*said, *inputs.headers(draw, EVENT_HEADERS)))
+        for reader in readers:
+            with suppress(DecodeError):
+                reader(record)
+        for is_demanded in (True, False):
+            with suppress(DecodeError):
+                event_of(record, None, is_demanded=is_demanded)
+        anything = lambda: draw.choice((inputs.text(draw), inputs.value(draw), MOMENT, "a", data))  # noqa: E731
+        extensions = {inputs.name(draw, ("tenant", "partitionkey")): anything() for _ in range(draw.randrange(3))}
+        sent = CloudEvent(
+            anything(), type=anything(), source="/s", id=anything(), time=draw.choice((None, MOMENT, anything())),
+            datacontenttype=draw.choice((None, "application/json", anything())), extensions=extensions,
+        )  # fmt: skip
+        for writer in writers:
+            given = inputs.headers(draw, EVENT_HEADERS)
+            if fields_problem(None, None, given, None, None) is not None:
+                continue  # the channel refuses these before
+            with suppress(EncodeError):
+                made = writer.write(draw.choice((sent, anything())), given, 0.0)
+                assert fields_problem(made.value, made.key, tuple(made.headers), None, None) is None
 
     return nullcontext(check)
 
@@ -186,6 +237,7 @@ TARGETS: dict[str, Callable[[], AbstractContextManager[Target]]] = {
     "configuration": configuration,
     "http": http,
     "formats": formats,
+    "events": events,
     "headers": headers,
     "metadata": metadata,
     "rows": rows,
