@@ -24,6 +24,7 @@ from reactive_kafka.errors import (
     ReactiveKafkaError,
     RejectedRecordError,
     ReplyTimeoutError,
+    SchemaAwayError,
     StoreAwayError,
     TransactionAbortedError,
     TransientBrokerError,
@@ -44,6 +45,7 @@ __all__ = [
     "FatalBrokerError", "HandlerError", "Headers", "Health", "IncomingSettings", "Message", "MissingExtraError",
     "NotOwnerError", "OffloadError", "OutcomeUnknownError", "PoisonError",
     "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError",
-    "ReplyTimeoutError", "Sending", "Settings", "Skip", "SparkBatch", "SparkRange", "Stop", "StoreAwayError",
-    "TopicPartition", "TransactionAbortedError", "TransactionalStore", "TransientBrokerError", "Write",
+    "ReplyTimeoutError", "SchemaAwayError", "Sending", "Settings", "Skip", "SparkBatch", "SparkRange", "Stop",
+    "StoreAwayError", "TopicPartition", "TransactionAbortedError", "TransactionalStore", "TransientBrokerError",
+    "Write",
 ]  # fmt: skip

@@ -7,7 +7,8 @@ ReactiveKafkaError
 │   ├── TransientBrokerError          nobody: the same call may succeed later
 │   │   ├── OutcomeUnknownError       nobody: it may or may not have taken effect
 │   │   ├── TransactionAbortedError   nobody: nothing of the transaction counts, and its records are handled again
-│   │   └── StoreAwayError            nobody: the checkpoint store is unavailable; the call is retried
+│   │   ├── StoreAwayError            nobody: the checkpoint store is unavailable; the call is retried
+│   │   └── SchemaAwayError           nobody: the schema registry has not answered yet; nothing was sent
 │   ├── FatalBrokerError              the operator: authentication, authorisation, unknown topic
 │   │   ├── FencedError               the operator: two consumers have one group_instance_id
 │   │   └── CheckpointStoreError      the operator: the checkpoint store rejects a transaction, and the channel stops
@@ -132,6 +133,10 @@ class FatalBrokerError(BrokerError):
 
 class FencedError(FatalBrokerError):
     """Another consumer has taken over this one's ``group_instance_id``: one of the two must be removed."""
+
+
+class SchemaAwayError(TransientBrokerError):
+    """A schema is not known yet, because its registry is away or has not answered; nothing was sent."""
 
 
 class CheckpointStoreError(FatalBrokerError):

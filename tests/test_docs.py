@@ -27,7 +27,7 @@ from reactive_kafka import App, Channel, TopicPartition
 from reactive_kafka.cli.commands import LATER as LATER_COMMANDS
 from reactive_kafka.cli.commands import MODULES
 from reactive_kafka.config.client_properties import PROPERTIES
-from reactive_kafka.config.keys import CHANNEL_SECTIONS, INCOMING, PLAIN_SECTIONS
+from reactive_kafka.config.keys import INCOMING, PLAIN_SECTIONS
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.observe.catalogue import CATALOGUE
@@ -39,8 +39,6 @@ from tests.pages import PAGES, ROOT, Block, Span, name
 
 WITH_CODE = [page for page in PAGES if pages.blocks(page, "python") and page.name != "CONTRIBUTING.md"]
 SETTING = re.compile(r"([a-z][a-z_.]*) = (.+)")
-NOT_YET = ("Not yet", "Not supported yet")
-CONTRADICTIONS = "Contradictions that are found"
 
 
 # -- code blocks
@@ -227,6 +225,7 @@ def outcome(key: str, value: Any) -> str:
         {"incoming": {"x": {"group_id": "g", "commit_strategy": "ignore", **nested}}},
         {"incoming": {"x": {"group_id": "g", "retry": nested}}},
         {"incoming": {"x": {"group_id": "g", "spark": nested}}},
+        {"incoming": {"x": {"group_id": "g", "schema": nested}}},
         {"incoming": {"x": {"group_id": "g", **STORED, "checkpoint": {"store": "sqlite:///x.db", **nested}}}},
         {"outgoing": {"x": nested}},
         *({section: nested} for section in PLAIN_SECTIONS),
@@ -234,8 +233,6 @@ def outcome(key: str, value: Any) -> str:
     problems = [_problem(tables) for tables in places]
     if any(problem is None or "there is no such file" in problem for problem in problems):
         return "fine"
-    if any(problem and "not supported yet" in problem for problem in problems):
-        return "later"
     return "\n".join(filter(None, problems))
 
 
@@ -257,32 +254,24 @@ SETTINGS = [span for page in PAGES for span in pages.spans(page) if SETTING.full
 
 
 @pytest.mark.parametrize("span", SETTINGS, ids=lambda span: span.where)
-def test_every_setting_in_the_text_is_accepted_or_said_to_be_refused(span: Span) -> None:
+def test_every_setting_in_the_text_is_accepted(span: Span) -> None:
     match = SETTING.fullmatch(span.text)
     assert match is not None
     value = tomllib.loads(f"value = {match[2]}")["value"]
-    wanted = (
-        ("fine", "later") if span.heading == CONTRADICTIONS else ("later",) if span.heading in NOT_YET else ("fine",)
-    )
-    assert outcome(match[1], value) in wanted
+    assert outcome(match[1], value) == "fine"
 
 
 def test_what_the_readme_says_is_not_there_is_refused_by_name() -> None:
     words = [span.text for span in pages.spans(pages.page("README.md")) if span.heading == "Not supported yet"]
-    later = {key for section in (*CHANNEL_SECTIONS.values(), *PLAIN_SECTIONS.values()) for key in section.later}
-    last_parts = {key.rpartition(".")[2] for key in later}
-    rest = [word for word in words if not SETTING.fullmatch(word) and word not in last_parts]
-    absent = {word for word in rest if word.startswith(("app.", "channel."))}
+    absent = {word for word in words if word.startswith(("app.", "channel."))}
     owners = {"app": App, "channel": Channel}
     assert [word for word in absent if hasattr(owners[word.partition(".")[0]], word.partition(".")[2])] == []
-    assert set(rest) - absent == {*LATER_COMMANDS}
-    assert words
+    assert set(words) - absent == {*LATER_COMMANDS}
 
 
 def test_a_setting_that_is_wrong_would_be_found() -> None:
     assert "unknown key" in outcome("comit_interval", "5s")
     assert outcome("commit_interval", "5s") == "fine"
-    assert outcome("value_deserializer", "avro") == "later"
 
 
 # -- which strategy when

@@ -12,6 +12,7 @@ from reactive_kafka.channel.spec import ChannelSpec
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Pauses
 from reactive_kafka.errors import ChannelClosedError, DecodeError, text_of
+from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.records import PartitionLike, RawRecord, TopicPartition, as_partition
 from reactive_kafka.verdicts.message import Message, new_message
@@ -137,9 +138,15 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
             await session.arrival.wait()
             continue
         assert isinstance(lane, Lane)  # noqa: S101  # without a handler there are no lanes of keys
-        message = _next(session, lane, spec)
+        missing = None
+        try:
+            message = _next(session, lane, spec)
+        except SchemaMissing as still_to_come:
+            message, missing = None, still_to_come
         session.lanes.release(lane)
         session.worker_signals.progress(lane)
+        if missing is not None:
+            await _schema_comes(session, missing)
         if message is not None:
             yield message
     failure = channel.status.failure
@@ -162,5 +169,20 @@ def _next(session: ChannelSession, lane: Lane, spec: ChannelSpec) -> Message[Any
     except DecodeError as error:
         session.acknowledger.nack(new_message(None, record, lane.tracker, index), error)
         return None
+    except SchemaMissing:  # it has not begun
+        lane.tracker.unstart(index)
+        lane.put_back(record, index)
+        raise
     session.workers.returned.add(message)
     return message
+
+
+async def _schema_comes(session: ChannelSession, missing: SchemaMissing) -> None:
+    """Wait until the registry has answered, or something else is to be looked at."""
+    session.arrival.clear()
+    waiter = missing.arrives()
+    waiter.add_done_callback(lambda _: session.arrival.set())
+    try:
+        await session.arrival.wait()
+    finally:
+        waiter.cancel()

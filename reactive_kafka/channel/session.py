@@ -52,6 +52,7 @@ class ChannelSession:
         clock, observer = services.clock, services.observer
         self._settings = settings
         self._totals = totals
+        self.schemas = spec.schemas
         # Everything tells the clients something, and they need everything: so their (empty) set and the signals come
         # first, and the clients last. The workers come after the acknowledger, which they give their verdicts to, and
         # it is told by them in turn only which lanes a failure strategy holds up.
@@ -243,4 +244,5 @@ def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iter
         if client.committer.failing is not None and state in ("running", "paused"):
             yield f"the last commit was not stored: {client.committer.failing}"
     yield from session.hook.not_ready()
+    yield from session.schemas.not_ready() if session.schemas is not None else ()
     yield from session.acknowledger.not_ready

@@ -18,6 +18,7 @@ from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.delivery.lanes import Pauses
 from reactive_kafka.delivery.workers import HandlerTotals, Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.failure.headers import delay_of
+from reactive_kafka.formats import Schemas
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.transactions import TransactionalProducers
@@ -62,10 +63,12 @@ class ChannelSpec:
     checkpoint: CheckpointSpec | None = None
     transactions: TransactionalProducers | None = None  # exactly once: its positions are part of transactions
     decode: Decode | None = None  # for an application that iterates; handlers have theirs. None: payloads are bytes
-    decode_record: DecodeRecord | None = None  # the same of records with headers, which may be CloudEvents
+    # the same of records with headers, which may be CloudEvents, or name a schema
+    decode_record: DecodeRecord | None = None
     decode_key: Decode | None = None
     key_of: KeyOf | None = None  # what records are ordered by, with ``ordering = "key"``
     connector: Connector | None = None  # makes the clients that read the channel's own topics; None: the run's does
+    schemas: Schemas | None = None  # what the formats of its values and keys need
     keeps_plans: bool = False  # ranges that an earlier owner has planned are handled as planned
 
 

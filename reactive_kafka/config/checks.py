@@ -12,7 +12,7 @@ from reactive_kafka.config.collect import BROKEN, View
 from reactive_kafka.config.incoming_values import STORE
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, INCOMING, Section
 from reactive_kafka.config.layers import Problems
-from reactive_kafka.formats.names import EVENTS
+from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS
 
 Contradictions = Iterator[tuple[Sequence[str], str]]
 """The names that a contradiction looks at, and what is wrong. It is reported at the first of them that was given."""
@@ -169,6 +169,22 @@ def _events(view: View) -> Contradictions:
             yield (name, "cloud_events"), f'"{EVENTS}" means CloudEvents only, and cloud_events = false means none'
 
 
+def without_registry(view: View) -> Contradictions:
+    """The formats that need a schema registry, where none is configured."""
+    for name in ("value_deserializer", "key_deserializer", "value_serializer", "key_serializer"):
+        if name in view.section.keys and view[name] in REGISTERED_FORMATS:
+            yield (name,), 'its schemas are in a registry: write [schema_registry] url = "http://..."'
+
+
+def _registry_login(view: View) -> Contradictions:
+    if view["token"] is not None and (view["username"] is not None or view["password"] is not None):
+        yield ("token", "username", "password"), "a registry takes a token, or a user and a password"
+    elif view["password"] is not None and view["username"] is None:
+        yield ("password",), "whose it is, username has to say"
+    if view["ssl_keyfile"] is not None and view["ssl_certfile"] is None:
+        yield ("ssl_keyfile",), "its certificate is missing: ssl_certfile"
+
+
 def _security(view: View) -> Contradictions:
     mechanism = str(view["sasl_mechanism"] or "PLAIN")
     is_plain = view["security_protocol"] == "SASL_PLAINTEXT" and mechanism == "PLAIN"
@@ -270,3 +286,4 @@ LETTER_CHECKS = (_confirmed_letters, *PRODUCER_CHECKS)
 """Of the producer that writes dead letters."""
 INCOMING_CHECKS = (_commits, _checkpoints, _reading, retries, _room, _spark_batches, _events, *CONSUMER_CHECKS)
 SPARK_CHECKS = (_driver,)
+REGISTRY_CHECKS = (_registry_login,)

@@ -85,8 +85,7 @@ class Collected:
             elif top in CHANNEL_SECTIONS:
                 self._channel(top, leaf)
             else:
-                later = keys.LATER_SECTIONS.get(top)
-                reason = f"{later} are not supported yet" if later else keys.unknown_section(leaf.path[0])
+                reason = keys.unknown_section(leaf.path[0])
                 self._problems.add(self._header(leaf, 1), leaf.where or f"[{leaf.path[0]}]", reason)
 
     def _channel(self, top: str, leaf: Leaf) -> None:

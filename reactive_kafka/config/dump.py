@@ -13,7 +13,7 @@ from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Set
 from reactive_kafka.config.secrets import masked
 from reactive_kafka.config.unused import NEED_COMMITS
 
-_UNLESS_DEFAULT = ("retry", "restart", "spark", "cloud_events")  # tables whose defaults are left out
+_UNLESS_DEFAULT = ("retry", "restart", "spark", "schema", "cloud_events")  # tables whose defaults are left out
 
 
 def dump(settings: Settings) -> dict[str, Any]:
@@ -21,12 +21,14 @@ def dump(settings: Settings) -> dict[str, Any]:
     spark = _plain(keys.SPARK, settings.spark) | {"conf": masked("", dict(settings.spark.conf))}
     if settings.spark.remote is not None:
         del spark["master"]  # the server has its own
+    registry = _plain(keys.SCHEMA_REGISTRY, settings.schema_registry) if settings.schema_registry.url else {}
     memory = {name: _plain(keys.MEMORY, channel) for name, channel in settings.memory.items()}
     return {
         "kafka": {"bootstrap_servers": masked("", settings.bootstrap_servers)},
         "incoming": {name: _incoming(channel) for name, channel in settings.incoming.items()},
         "outgoing": {name: _outgoing(channel) for name, channel in settings.outgoing.items()},
         **({"memory": memory} if memory else {}),
+        **({"schema_registry": registry} if registry else {}),
         "spark": spark,
         "http": _plain(keys.HTTP, settings.http),
     }

@@ -19,7 +19,7 @@ from reactive_kafka.config.schema import (
     Settings,
     SparkSettings,
 )
-from reactive_kafka.config.tables import Key, keys_of
+from reactive_kafka.config.tables import Key, SchemaRegistrySettings, keys_of
 from reactive_kafka.config.values import BOOLEAN, SERVERS, TOPIC, Kind, did_you_mean
 
 _KAFKAS = (
@@ -29,12 +29,6 @@ _KAFKAS = (
 KAFKA_SPELLINGS = {name: form(name) for name in _KAFKAS.split()} | {"compression": "compression_type"}
 """Kafka's name -> the key of ours that it means."""
 
-LATER_SECTIONS = {
-    "schema_registry": "schema registries",
-}
-"""Sections that this version refuses by name -> what they will configure."""
-_LATER_OF_BOTH = {"schema": ""}
-
 
 @dataclass(frozen=True, slots=True)
 class Section:
@@ -43,7 +37,6 @@ class Section:
     title: str  # as users write the table: incoming.X
     keys: dict[str, Key]
     sides: frozenset[Side] = frozenset()  # whose raw client properties may stand here
-    later: Mapping[str, str] = field(default_factory=dict)  # key that is refused by name -> what to do meanwhile, or ""
     clients: Mapping[str, frozenset[Side]] = field(default_factory=dict)  # whose raw properties they take, too
     free: Mapping[str, Kind[str]] = field(default_factory=dict)  # their keys are the user's own words -> their values
 
@@ -73,7 +66,7 @@ _INCOMING = {
 }
 _SERVERS = {"bootstrap_servers": BOOTSTRAP_SERVERS}
 _KAFKA = _SERVERS | {_INSECURE.name: _INSECURE}
-_OF_A_CHANNEL = ("topic", "topics", "pattern", "assign", "delayed_retry.topics")
+_OF_A_CHANNEL = ("topic", "topics", "pattern", "assign", "delayed_retry.topics", "schema.file")
 """One of these for all channels would be a mistake."""
 _OUTGOING = {**keys_of(OutgoingSettings), _EVENTS.name: _EVENTS}
 _EVENT_TABLE = tuple(name for name in _OUTGOING if name.startswith(f"{_EVENTS.name}."))
@@ -81,15 +74,16 @@ _SHARED = {name: key for name, key in (_OUTGOING | _INCOMING).items() if name no
 _CLIENTS = {"dead_letter_queue": PRODUCER, "delayed_retry": CONSUMER}
 _FREE = {"failure_routes": FAILURE}
 
-INCOMING = Section("incoming.X", _INCOMING | _SERVERS, CONSUMER, _LATER_OF_BOTH, clients=_CLIENTS, free=_FREE)
-OUTGOING = Section("outgoing.X", _OUTGOING | _SERVERS, PRODUCER, _LATER_OF_BOTH)
+INCOMING = Section("incoming.X", _INCOMING | _SERVERS, CONSUMER, clients=_CLIENTS, free=_FREE)
+OUTGOING = Section("outgoing.X", _OUTGOING | _SERVERS, PRODUCER)
 MEMORY = Section("memory.X", keys_of(MemorySettings))
-KAFKA = Section("kafka", _KAFKA | _SHARED, BOTH, _LATER_OF_BOTH, clients=_CLIENTS, free=_FREE)
+KAFKA = Section("kafka", _KAFKA | _SHARED, BOTH, clients=_CLIENTS, free=_FREE)
 SPARK = Section("spark", keys_of(SparkSettings))
 HTTP = Section("http", keys_of(HttpSettings))
+SCHEMA_REGISTRY = Section("schema_registry", keys_of(SchemaRegistrySettings))
 
 CHANNEL_SECTIONS = {"incoming": INCOMING, "outgoing": OUTGOING, "memory": MEMORY}
-PLAIN_SECTIONS = {"kafka": KAFKA, "spark": SPARK, "http": HTTP}
+PLAIN_SECTIONS = {"kafka": KAFKA, "spark": SPARK, "http": HTTP, "schema_registry": SCHEMA_REGISTRY}
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +98,7 @@ class Meaning:
 
 
 class NoMeaning(ValueError):
-    """The key is unknown, belongs elsewhere, or is not supported (yet); the text says what to do instead."""
+    """The key is unknown, belongs elsewhere, or is not supported; the text says what to do instead."""
 
     def __init__(self, reason: str, meant: tuple[str, ...] = ()) -> None:
         super().__init__(reason)
@@ -122,7 +116,7 @@ def meaning(section: Section, path: tuple[str, ...]) -> Meaning:
         return found
     if section.sides and (instead := refusal(_place(section, name)[1])):
         raise NoMeaning(f"aiokafka has no such property; {instead}")
-    raise _later(section, name) or _misplaced(section, name) or _unknown(section, written)
+    raise _misplaced(section, name) or _unknown(section, written)
 
 
 def _own_name(written: str) -> str:
@@ -162,13 +156,6 @@ def _free(section: Section, table: str, written: str) -> Meaning:
     return Meaning((name,), section.free[table], lambda parsed: {name: parsed}, is_open=True)
 
 
-def _later(section: Section, name: str) -> NoMeaning | None:
-    """The error for a key, or a table, of a later version."""
-    known = next((key for key in section.later if f"{name}.".startswith(f"{key}.")), None)
-    instead = section.later.get(known or "")
-    return NoMeaning("not supported yet" + (f"; {instead}" if instead else "")) if known else None
-
-
 def _misplaced(section: Section, name: str) -> NoMeaning | None:
     """The error for a key that another section has."""
     table = name.split(".")[0]
@@ -191,7 +178,7 @@ def _unknown(section: Section, written: str) -> NoMeaning:
     properties = names_like(name) if sides else []
     if table:
         properties = [one for one in properties if (prop := find(one)) and prop.sides & sides]
-    near = did_you_mean(name, (*properties, *own, *(() if table else section.later)))
+    near = did_you_mean(name, (*properties, *own))
     if near := near or did_you_mean(written.partition(".")[0], section.free):
         return NoMeaning(f"unknown key; did you mean {near!r}?", _names_of(section, table + near))
     if not table and (inside := [key for key in own if key.startswith(f"{written.partition('.')[0]}.")]):

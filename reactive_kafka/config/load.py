@@ -11,11 +11,13 @@ from reactive_kafka.config import keys
 from reactive_kafka.config.checks import (
     INCOMING_CHECKS,
     OUTGOING_CHECKS,
+    REGISTRY_CHECKS,
     SPARK_CHECKS,
     Contradictions,
     check,
     missing_group,
     retries,
+    without_registry,
 )
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import BROKEN, Collected, Table, View, values_of
@@ -44,6 +46,8 @@ from reactive_kafka.config.tables import (
     CloudEventsSettings,
     RestartSettings,
     RetrySettings,
+    SchemaRegistrySettings,
+    SchemaSettings,
     SparkChannelSettings,
 )
 from reactive_kafka.config.unused import UNUSED_BY_HTTP, UNUSED_BY_INCOMING, UNUSED_BY_OUTGOING
@@ -169,6 +173,12 @@ def _tls_files(view: View) -> Contradictions:
             yield (name, "security_protocol"), why if is_whole else f"{why}: {setting.value}"
 
 
+def _registry_files(view: View) -> Contradictions:
+    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
+        if view[name] is not None and (why := unreadable(view[name])):
+            yield (name,), why
+
+
 class _Assembly:
     """Makes the frozen settings of what was collected, and notes contradictions, what is missing and what is unused."""
 
@@ -177,6 +187,7 @@ class _Assembly:
         self._problems = problems
         self._unused = unused
         self._kafka = given.plain["kafka"].settings
+        self._unregistered = () if "url" in given.plain["schema_registry"].settings else (without_registry,)
 
     def settings(self, source: str) -> Settings:
         plain, channels = self._given.plain, self._given.channels
@@ -188,12 +199,17 @@ class _Assembly:
             memory={name: self._memory(name, table) for name, table in channels["memory"].items()},
             spark=self._spark(View(keys.SPARK, plain["spark"], {})),
             http=self._http(View(keys.HTTP, plain["http"], {})),
+            schema_registry=self._registry(View(keys.SCHEMA_REGISTRY, plain["schema_registry"], {})),
             warnings=tuple(self._given.warnings),
         )
 
     def _http(self, view: View) -> HttpSettings:
         check(view, UNUSED_BY_HTTP, self._unused)
         return HttpSettings(**view.fields())
+
+    def _registry(self, view: View) -> SchemaRegistrySettings:
+        check(view, (*REGISTRY_CHECKS, _registry_files), self._problems)
+        return SchemaRegistrySettings(**view.fields())
 
     def _spark(self, view: View) -> SparkSettings:
         check(view, SPARK_CHECKS, self._problems)
@@ -205,7 +221,7 @@ class _Assembly:
 
     def _incoming(self, name: str, table: Table) -> IncomingSettings:
         view = View(keys.INCOMING, table, self._kafka)
-        check(view, (*INCOMING_CHECKS, _tls_files), self._problems)
+        check(view, (*INCOMING_CHECKS, _tls_files, *self._unregistered), self._problems)
         check(view, UNUSED_BY_INCOMING, self._unused)
         fields = view.fields() | self._reads(name, view)
         fields["commit_strategy"] = view.commit_strategy
@@ -228,6 +244,7 @@ class _Assembly:
             retry=RetrySettings(**view.fields("retry")),
             restart=RestartSettings(**view.fields("restart")),
             spark=SparkChannelSettings(**view.fields("spark")),
+            schema=SchemaSettings(**view.fields("schema")),
             client=client,
             places=view.places(),
         )
@@ -242,9 +259,10 @@ class _Assembly:
 
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
         view = View(keys.OUTGOING, table, self._kafka)
-        check(view, (*OUTGOING_CHECKS, _tls_files), self._problems)
+        check(view, (*OUTGOING_CHECKS, _tls_files, *self._unregistered), self._problems)
         check(view, UNUSED_BY_OUTGOING, self._unused)
         fields = view.fields() | {"topic": self._topic(name, view), "cloud_events": self._events(view)}
+        fields["schema"] = SchemaSettings(**view.fields("schema"))
         return OutgoingSettings(name=name, **fields, client=self._client(view, "producer"))
 
     def _events(self, view: View) -> CloudEventsSettings | None:

@@ -24,8 +24,6 @@ _MARKED = re.compile(r"(<!-- generated: (\S+) -->\n).*?(<!-- end -->)", re.DOTAL
 
 def blocks() -> dict[str, str]:
     """Name of a block -> its Markdown."""
-    channels = (keys.INCOMING, keys.OUTGOING)
-    later = ((f"`{key}`", f"`[{of.title}]`", why) for of in channels for key, why in of.later.items())
     return {
         "kafka": _keys([keys.BOOTSTRAP_SERVERS, keys.KAFKA.keys["allow_insecure_sasl"]]),
         "incoming": _section(keys.INCOMING),
@@ -33,12 +31,13 @@ def blocks() -> dict[str, str]:
         "incoming-spark": _section(keys.INCOMING, "spark"),
         "outgoing": _section(keys.OUTGOING),
         "cloud-events": _section(keys.OUTGOING, "cloud_events"),
+        "schema": _section(keys.OUTGOING, "schema"),
+        "schema-registry": _section(keys.SCHEMA_REGISTRY),
         "memory": _section(keys.MEMORY),
         "spark": _section(keys.SPARK),
         "http": _section(keys.HTTP),
         "client": _table(("Kafka's name", "aiokafka's name", "of", "takes"), map(_property, PROPERTIES)),
         "refused": _table(("property", "instead"), ((f"`{name}`", why) for name, why in REFUSED.items())),
-        "later": _table(("key", "where", "meanwhile"), later),
     }
 
 

@@ -17,6 +17,8 @@ from reactive_kafka.config.tables import (
     DelayedRetrySettings,
     RestartSettings,
     RetrySettings,
+    SchemaRegistrySettings,
+    SchemaSettings,
     SparkChannelSettings,
     described,
     setting,
@@ -41,7 +43,7 @@ from reactive_kafka.config.values import (
     choice,
     integer,
 )
-from reactive_kafka.formats.names import BUILT_FORMATS, KEY_FORMATS, LATER_FORMATS
+from reactive_kafka.formats.names import FORMATS, KEY_FORMATS, REGISTERED_FORMATS
 from reactive_kafka.subscription import Partitions, Pattern, Subscription, Topics
 
 OnUnreadable = Literal["wait", "skip", "fail"]
@@ -52,9 +54,10 @@ OnRecreatedTopic = Literal["beginning", "fail"]
 OffsetReset = Literal["latest", "earliest", "none"]
 MetadataStrategy = Literal["current", "exact"]
 
-FORMAT = choice(*BUILT_FORMATS, later=LATER_FORMATS, imported="module:function")
+FORMAT = choice(*FORMATS, imported="module:function")
+KEY_FORMAT = choice(*KEY_FORMATS, *REGISTERED_FORMATS, imported="module:function")
+METADATA_FORMAT = choice(*KEY_FORMATS, imported="module:function")
 _HEALTH = "The channel counts in the probes; with `false` none of them knows it, whatever becomes of it."
-KEY_FORMAT = choice(*KEY_FORMATS, later=LATER_FORMATS, imported="module:function")
 FAILURE = choice("fail", "ignore", "dead-letter-queue", "delayed-retry-topic", imported="module:object")
 
 
@@ -178,7 +181,7 @@ class IncomingSettings:
         BOOLEAN, False, "Acks above the committed position are stored with it; a crash does not repeat those records."
     )
     offset_metadata_deserializer: str | None = setting(
-        KEY_FORMAT, None, "How `channel.offset_metadata()` reads the stored string; default: the string itself."
+        METADATA_FORMAT, None, "How `channel.offset_metadata()` reads the stored string; default: the string itself."
     )
     offset_metadata_cache: bool = setting(
         BOOLEAN, True, "`channel.offset_metadata()` answers from memory between rebalances; `false` asks the broker."
@@ -197,6 +200,7 @@ class IncomingSettings:
     dead_letter_queue: DeadLetterSettings | None = field(default=None, metadata=table(DeadLetterSettings))
     delayed_retry: DelayedRetrySettings | None = field(default=None, metadata=table(DelayedRetrySettings))
     spark: SparkChannelSettings = field(default_factory=SparkChannelSettings, metadata=table(SparkChannelSettings))
+    schema: SchemaSettings = field(default_factory=SchemaSettings, metadata=table(SchemaSettings))
     client: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
 
@@ -263,6 +267,7 @@ class OutgoingSettings:
     cloud_events: CloudEventsSettings | None = field(
         default_factory=CloudEventsSettings, metadata=table(CloudEventsSettings)
     )
+    schema: SchemaSettings = field(default_factory=SchemaSettings, metadata=table(SchemaSettings))
     client: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -352,4 +357,5 @@ class Settings:
     memory: Mapping[str, MemorySettings] = field(default_factory=dict)
     spark: SparkSettings = field(default_factory=SparkSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
+    schema_registry: SchemaRegistrySettings = field(default_factory=SchemaRegistrySettings)
     warnings: tuple[str, ...] = ()

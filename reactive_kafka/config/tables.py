@@ -11,7 +11,21 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar, get_args, overload
 
 from reactive_kafka.config.incoming_values import RETRY_TOPICS, STATE, STORE
-from reactive_kafka.config.values import BOOLEAN, COUNT, SIZE, SOME_TIME, TEXT, TIME, TOPIC, Kind, choice, integer
+from reactive_kafka.config.values import (
+    BOOLEAN,
+    COUNT,
+    REGISTRIES,
+    SIZE,
+    SOME_TIME,
+    TEXT,
+    TIME,
+    TOKEN,
+    TOPIC,
+    Kind,
+    choice,
+    integer,
+)
+from reactive_kafka.formats.registered.schemas import Strategy
 
 T = TypeVar("T")
 _KEY, _TABLE = "key", "table"  # of a field's metadata
@@ -171,3 +185,41 @@ class CloudEventsSettings:
     )
     data_schema: str | None = setting(TEXT, None, "The `dataschema` of events that have none.")
     insert_timestamp: bool = setting(BOOLEAN, True, "Events without a `time` get the time of sending.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaSettings:
+    """The schema of a channel's values, where their format has one. ``subject`` and ``register`` are the writer's."""
+
+    file: str | None = setting(
+        TEXT,
+        None,
+        "The schema's file (`.avsc`, `.json`, `.proto`): what is read is resolved to it, what is written has it. "
+        "Default: the writer's schema, or one made from the type of what is sent.",
+    )
+    subject: Strategy = setting(
+        choice(*get_args(Strategy)),
+        "topic",
+        "What a schema is registered under: the topic with `-value` or `-key` behind it, its own name, or both.",
+    )
+    register: bool = setting(
+        BOOLEAN, True, "Register schemas that the subject does not have; `false`: it must have them already."
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SchemaRegistrySettings:
+    """The schema registry of an application, which speaks Confluent's REST API."""
+
+    url: tuple[str, ...] | None = setting(
+        REGISTRIES,
+        None,
+        "Where the registry is; several URLs are tried in turn. `memory://` is one inside the process, for tests.",
+    )
+    username: str | None = setting(TEXT, None, "The user of basic authentication.")
+    password: str | None = setting(TEXT, None, "The user's password, better in a file: `password_file`.")
+    token: str | None = setting(TOKEN, None, "A bearer token, better in a file: `token_file`.")
+    ssl_cafile: str | None = setting(TEXT, None, "The certificates to trust; default: those of the system.")
+    ssl_certfile: str | None = setting(TEXT, None, "The client's own certificate.")
+    ssl_keyfile: str | None = setting(TEXT, None, "Its key, if that is not in the same file.")
+    timeout_s: float = setting(SOME_TIME, "5s", "How long an answer may take; then the registry is asked again.")

@@ -10,6 +10,7 @@ from __future__ import annotations
 from reactive_kafka.config.checks import COMMITS, SASL, TLS, Contradictions, inside, revocations
 from reactive_kafka.config.collect import View, values_of
 from reactive_kafka.config.keys import OUTGOING
+from reactive_kafka.formats.names import REGISTERED_FORMATS
 
 NEED_COMMITS = ("dead-letter-queue", "pause-partition")
 """What ``on_poison`` cannot do in a channel that commits nothing."""
@@ -101,7 +102,13 @@ def _of_events(view: View) -> Contradictions:
         yield names, "has no effect: cloud_events = false writes no CloudEvents"
 
 
-UNUSED_BY_CLIENTS = (_of_security,)
+def _of_schemas(view: View) -> Contradictions:
+    formats = [view[f"{part}_{side}"] for part in ("value", "key") for side in ("serializer", "deserializer")]
+    if view.own_inside("schema") and not any(name in REGISTERED_FORMATS for name in formats):
+        yield inside("schema"), f"has no effect: it goes with the formats {', '.join(REGISTERED_FORMATS)}"
+
+
+UNUSED_BY_CLIENTS = (_of_security, _of_schemas)
 UNUSED_BY_INCOMING = (
     *(_of_commits, _of_poison, _of_order, _of_attempts, _of_spark, revocations),
     *UNUSED_BY_CLIENTS,

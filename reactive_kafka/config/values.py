@@ -27,6 +27,7 @@ _OBJECT = re.compile(f"{_DOTTED}:{_DOTTED}")
 _NAME = r"(?=[^:]{1,253}(?::|\Z))[\w-]{1,63}(?:\.[\w-]{1,63})*\.?"  # of a host: what can be asked for at all
 _SERVER = re.compile(rf"(?!embedded\Z)(?:\[[0-9a-fA-F:.%\w]+\]|{_NAME})(?::([0-9]{{1,5}}))?")
 _HOST = re.compile(_NAME)
+_REGISTRY = re.compile(r"https?://(?:\[[0-9a-fA-F:.]+\]|[\w.-]+)(?::[0-9]{1,5})?(?:/[\w./~%-]*)?")
 _REMOTE = re.compile(r"sc://(?:\[[0-9a-fA-F:.%\w]+\]|[\w.-]+)(?::([0-9]{1,5}))?(?:/|/(?:;[\w.-]+=[^;\s]+)+)?")
 _MASTER = re.compile(
     r"local|local\[\s*([1-9]\d*|\*)\s*(,\s*[1-9]\d*\s*)?\]|local-cluster\[\s*\d+\s*,\s*\d+\s*,\s*\d+\s*\]"
@@ -147,8 +148,8 @@ def integer(least: int, most: int = INT32_MAX, unit: str = "") -> Kind[int]:
     return Kind(expects, allowed, json=schemas.whole(least, most))
 
 
-def choice(*allowed: str, later: tuple[str, ...] = (), imported: str = "") -> Kind[Any]:
-    """One of *allowed*, spelled exactly so. Those in *later* are refused as not supported yet.
+def choice(*allowed: str, imported: str = "") -> Kind[Any]:
+    """One of *allowed*, spelled exactly so.
 
     *imported* is the form of an object of the user's own that is allowed too: ``module:function``; nothing is imported.
     """
@@ -156,9 +157,7 @@ def choice(*allowed: str, later: tuple[str, ...] = (), imported: str = "") -> Ki
     def read(raw: Any) -> str | None:
         if not isinstance(raw, str) or raw in allowed or (imported and names_an_object(raw)):
             return raw if isinstance(raw, str) else None
-        if raw in later:
-            raise Hint(f"{raw!r} is not supported yet")
-        if near := did_you_mean(raw, (*allowed, *later)):
+        if near := did_you_mean(raw, allowed):
             raise Hint(f"did you mean {near!r}?")
         return None
 
@@ -198,6 +197,16 @@ def _read_names(raw: Any) -> tuple[str, ...] | None:
 def _read_hosts(raw: Any) -> tuple[str, ...] | None:
     hosts = tuple(TEXT.parse(host).lower().removesuffix(".") for host in comma_list(raw))
     return hosts if all(map(_HOST.fullmatch, hosts)) and len(set(hosts)) == len(hosts) else None
+
+
+def _read_registries(raw: Any) -> tuple[str, ...] | None:
+    """URLs without anything that could be a secret."""
+    urls = tuple(map(str, comma_list(raw)))
+    if any("@" in url for url in urls):
+        raise Hint("a user and a password do not belong into it: write `username` and `password_file`")
+    if urls == ("memory://",):
+        return urls
+    return urls if all(map(_REGISTRY.fullmatch, urls)) and len(set(urls)) == len(urls) else None
 
 
 def _is_token(raw: Any) -> bool:
@@ -263,6 +272,8 @@ TOKEN: Kind[str] = Kind(
     "printable ASCII characters without spaces", only(_is_token), native=(str,), free=True, json=schemas.TOKEN
 )
 HEADER_NAMES = Kind("a list of different header names", _read_names, list, (str, list), json=schemas.NAMES)
+_URLS = '"http://host:8081" or "https://...", several with commas or as a list, or "memory://"'
+REGISTRIES = Kind(_URLS, _read_registries, list, (str, list), json=schemas.REGISTRIES)
 OBJECT: Kind[str] = Kind('"module:function"', only(names_an_object), native=(str,), json=schemas.OBJECT)
 _SERVER_KIND = Kind('"host:port"', _with_port(_SERVER))
 SERVERS = Kind(

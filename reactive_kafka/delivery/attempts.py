@@ -11,6 +11,7 @@ from reactive_kafka.delivery.pool import WorkerPool
 from reactive_kafka.delivery.workers import Worker, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure.decision import after_attempt
+from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.message import Batch, Message, new_message
 
@@ -60,6 +61,44 @@ class RetryingPool(WorkerPool):
             self._totals.abandoned += 1  # its thread goes on
         await self._wait_blocked(worker)
         return None
+
+    async def _schema_comes(self, worker: Worker, messages: list[Message[Any]], missing: SchemaMissing) -> bool:
+        """Wait until the registry has answered; the records have not begun, and do not age. False: they are put back.
+
+        The registry answers for this, so it is no attempt.
+        """
+        for message in messages:
+            message.tracker.stop_clock((message.index,))
+        worker.messages = messages
+        if not await self._wait_until(worker, messages, missing.arrives()):
+            return False
+        now = self._clock.monotonic()
+        for message in messages:
+            message.tracker.start_clock((message.index,), now)
+        return True
+
+    async def _once_decoded(self, worker: Worker, message: Message[Any], failed: BaseException) -> BaseException | None:
+        """Why the first call for a message has failed; where its schema was still to come, it is only made now."""
+        while isinstance(failed, SchemaMissing) and failed.is_read:
+            if not await self._schema_comes(worker, [message], failed):
+                return None
+            again = self._decoded(message) or await self._attempt(worker, [message])
+            if again is None:
+                return None
+            failed = again
+        return failed
+
+    def _decoded(self, message: Message[Any]) -> BaseException | None:
+        """Decode a message whose schema was still to come; why that is not possible."""
+        decode, refusal, record = self._invocation.decode, self._invocation.refusal, message.record
+        try:
+            if self._invocation.decode_record is not None and record.headers:
+                message.payload = self._invocation.decode_record(record)
+            else:
+                message.payload = record.value if decode is None else decode(record.value)
+        except BaseException as error:
+            return error
+        return DecodeError(refusal) if message.payload is None and refusal is not None else None
 
     async def _fail(self, worker: Worker, messages: list[Message[Any]], error: BaseException) -> None:
         """A first call has failed: try again in place as often as the channel says, then nack."""
@@ -159,16 +198,22 @@ class BatchDispatcher(RetryingPool):
         messages: list[Message[Any]] = []
         refused: list[tuple[Message[Any], DecodeError]] = []
         for part in slices:
-            tracker = part.lane.tracker
-            tracker.start_range(part.first, len(part.records), now)
-            if self._settles_first:
-                tracker.settle_range(part.first, part.first + len(part.records))
-                self._channel.settled(tracker)
-            try:
-                self._decode(part, messages, refused)
-            except (SystemExit, KeyboardInterrupt) as ending:
-                self._leave_all(slices, ending)
-                return
+            part.lane.tracker.start_range(part.first, len(part.records), now)
+        try:
+            while (missing := self._decode_all(slices, messages, refused)) is not None:
+                waiting = [
+                    new_message(None, record, part.lane.tracker, index)
+                    for part in slices
+                    for index, record in enumerate(part.records, part.first)
+                ]
+                if not await self._schema_comes(worker, waiting, missing):
+                    return
+        except (SystemExit, KeyboardInterrupt) as ending:
+            self._leave_all(slices, ending)
+            return
+        for part in slices if self._settles_first else ():
+            part.lane.tracker.settle_range(part.first, part.first + len(part.records))
+            self._channel.settled(part.lane.tracker)
         for message, error in refused:
             if self._settles_first:
                 self._channel.raised_after_ack(message, error)
@@ -189,6 +234,19 @@ class BatchDispatcher(RetryingPool):
             for index in range(part.first, part.first + len(part.records)):
                 part.lane.tracker.nack(index)
         self._channel.exit(ending)
+
+    def _decode_all(
+        self, slices: list[Slice], messages: list[Message[Any]], refused: list[tuple[Message[Any], DecodeError]]
+    ) -> SchemaMissing | None:
+        """Add the messages of all slices; or none of them, if a schema is still to come: that is returned."""
+        try:
+            for part in slices:
+                self._decode(part, messages, refused)
+        except SchemaMissing as missing:
+            messages.clear()
+            refused.clear()
+            return missing
+        return None
 
     def _decode(
         self, part: Slice, messages: list[Message[Any]], refused: list[tuple[Message[Any], DecodeError]]

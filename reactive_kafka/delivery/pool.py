@@ -109,17 +109,25 @@ class WorkerPool(Workers):
 
     async def _wait_for_attempt(self, worker: Worker, messages: Sequence[Delivery], after_s: float) -> bool:
         """Wait for the next attempt; False if the channel stops, or the partition goes: they are given back then."""
+        loop = asyncio.get_running_loop()
+        due: Future[bool] = loop.create_future()
+        timer = loop.call_later(after_s, answer, due, True)
+        try:
+            return await self._wait_until(worker, messages, due)
+        finally:
+            timer.cancel()
+
+    async def _wait_until(self, worker: Worker, messages: Sequence[Delivery], due: Future[bool]) -> bool:
+        """Wait until *due* is true; else as :meth:`_wait_for_attempt`."""
         is_due = False
         if not (self._is_stopping or worker.is_revoked):
-            loop = asyncio.get_running_loop()
-            worker.wait = loop.create_future()
-            timer = loop.call_later(after_s, answer, worker.wait, True)
+            worker.wait = due
             try:
-                await self._places.park(worker, [worker.wait])
-                is_due = worker.wait.result()
+                await self._places.park(worker, [due])
+                is_due = due.result()
             finally:
-                timer.cancel()
                 worker.wait = None
+                due.cancel()
         if not is_due:
             self._give_back(worker, messages)
         return is_due

@@ -276,10 +276,12 @@ class Dispatcher(RetryingPool):
         """The first call for a message has raised."""
         failed = await self._raised(worker, error)
         if failed is not None:
+            failed = await self._once_decoded(worker, message, failed)
+        if failed is not None:
             worker.messages = (message,)
             await self._fail(worker, [message], failed)
-            await self._wait_blocked(worker)
-            worker.messages = ()
+        await self._wait_blocked(worker)
+        worker.messages = ()
 
     async def _call_handler(self, worker: Worker, messages: list[Message[Any]]) -> None:
         (message,) = messages

@@ -28,7 +28,7 @@ _TEXTS = ("string", "bytes")  # formats that take the characters of a JSON strin
 
 
 class Content(Protocol):
-    """The parts of a record that make it an event."""
+    """What is looked at of a record."""
 
     @property
     def value(self) -> bytes | None: ...
@@ -93,10 +93,12 @@ def record_decoder(decode: Decoder | None, payload_type: object, deserializer: s
 
 def value_decoder(read: RecordDecoder) -> Decoder:
     """What reads values of records without headers as *read* would."""
-    return lambda value: read(_Value(value))
+    return lambda value: read(Parts(value))
 
 
-class _Value(NamedTuple):
+class Parts(NamedTuple):
+    """The parts of a record that make it an event."""
+
     value: bytes | None
     headers: HeaderPairs = ()
 

@@ -29,7 +29,7 @@ from reactive_kafka.formats.cloudevents import (
 )
 from reactive_kafka.formats.cloudevents_read import CONTENT_TYPES, PREFIX, says_event
 from reactive_kafka.formats.encoders import Encoder
-from reactive_kafka.formats.names import EVENTS
+from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS
 from reactive_kafka.records import HeaderPairs
 
 Mode = Literal["binary", "structured"]
@@ -176,7 +176,7 @@ class EventWriter:
                 why = f"its datacontenttype says JSON, and what was made of its data ({type(data).__name__}) is none"
                 raise self._refused(f'{why}: value_serializer = "json" writes JSON') from None
             return b',"data":' + encoded
-        if isinstance(data, str):
+        if isinstance(data, str) and self._serializer not in REGISTERED_FORMATS:
             return b',"data":' + to_json(encoded.decode("utf-8"))
         return _base64(encoded)
 

@@ -11,9 +11,19 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats.cloudevents_read import RecordDecoder, record_decoder, value_decoder
+from reactive_kafka.formats.cloudevents_read import Parts, RecordDecoder, record_decoder, value_decoder
 from reactive_kafka.formats.models import Decoder, Explain, Read, guarded, model_for
-from reactive_kafka.formats.names import EVENTS, FLOATS, INTEGERS, FormatError, format_function, unusable
+from reactive_kafka.formats.names import (
+    EVENTS,
+    FLOATS,
+    INTEGERS,
+    REGISTERED_FORMATS,
+    FormatError,
+    format_function,
+    unusable,
+)
+from reactive_kafka.formats.registered.codecs import registered_decoder
+from reactive_kafka.formats.registered.schemas import Registered, framed
 from reactive_kafka.formats.wanted import Wanted, is_union, wanted
 
 _FLOATS = {4: struct.Struct(">f"), 8: struct.Struct(">d")}
@@ -54,12 +64,13 @@ _PLAIN: dict[str, tuple[Read, type]] = {
 """Format -> its reader, and the type that this yields."""
 
 
-def decoder_for(payload_type: object, deserializer: str | None) -> Decoder | None:
+def decoder_for(payload_type: object, deserializer: str | None, source: Registered | None = None) -> Decoder | None:
     """The function that turns a record's bytes into what the handler expects.
 
     Args:
         payload_type: The annotation; ``Any`` (or none) takes whatever the format yields.
         deserializer: A format's name or ``module:function``. None: the annotation decides (bytes, str, else JSON).
+        source: Where the schemas of a registry come from, for the formats that have them.
 
     Returns:
         Bytes or None -> value, raising only what :func:`guarded` lists. None for plain bytes: the value is passed on
@@ -67,6 +78,7 @@ def decoder_for(payload_type: object, deserializer: str | None) -> Decoder | Non
 
     Raises:
         FormatError: The format is unknown, cannot be imported, or cannot yield what the annotation asks for.
+        MissingExtraError: The format needs a package that is not installed.
     """
     if deserializer == EVENTS:
         return value_decoder(record_decoder_for(payload_type, deserializer))
@@ -74,6 +86,10 @@ def decoder_for(payload_type: object, deserializer: str | None) -> Decoder | Non
     name = deserializer or ("bytes" if asked.base is bytes else "string" if asked.base is str else "json")
     if ":" in name:
         return _function_decoder(name, asked)
+    if name in REGISTERED_FORMATS and source is not None:
+        if asked.base in _RAW or asked.base is str:
+            raise _contradiction(name, "what the schema says, never text or bytes", asked)
+        return registered_decoder(name, asked, source)
     if name == "json":  # NaN and Infinity are read, because Python's json writes them; we never do
         if asked.base in _RAW:
             raise _contradiction(name, "what the JSON holds, never bytes", asked)
@@ -95,7 +111,16 @@ def record_decoder_for(payload_type: object, deserializer: str | None, decode: D
     """
     if deserializer == EVENTS:
         decode = decoder_for(payload_type, None)
-    return record_decoder(decode, payload_type, deserializer)
+    read = record_decoder(decode, payload_type, deserializer)
+    if deserializer not in REGISTERED_FORMATS:
+        return read
+    # Values, and the data of events in binary mode, whose schema is named by a header.
+    return lambda record: read(Parts(framed(record.value, record.headers), record.headers))
+
+
+def framed_decoder(decode: Decoder) -> RecordDecoder:
+    """What reads records whose schema may be named by a header, and none of which counts as a CloudEvent."""
+    return lambda record: decode(framed(record.value, record.headers))
 
 
 def refused_tombstone(payload_type: object) -> str | None:

@@ -14,7 +14,9 @@ from typing import Any
 from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from reactive_kafka.errors import EncodeError
-from reactive_kafka.formats.names import EVENTS, FLOATS, INTEGERS, format_function, unusable
+from reactive_kafka.formats.names import EVENTS, FLOATS, INTEGERS, REGISTERED_FORMATS, format_function, unusable
+from reactive_kafka.formats.registered.codecs import registered_encoder
+from reactive_kafka.formats.registered.schemas import Registered
 
 Encoder = Callable[[object], bytes | None]
 
@@ -24,23 +26,27 @@ _KNOWN = re.compile(
 )
 
 
-def encoder_for(serializer: str | None) -> Encoder:
+def encoder_for(serializer: str | None, source: Registered | None = None) -> Encoder:
     """The function that turns a value into a record's bytes; None always becomes None, a tombstone.
 
     Args:
         serializer: A format's name or ``module:function``. None, or ``cloudevents`` for the data of an event: the value
             decides (bytes as they are, str as UTF-8, everything else as JSON).
+        source: Where the schemas of a registry come from, for the formats that have them.
 
     Returns:
-        Value -> bytes, raising only :class:`EncodeError`.
+        Value -> bytes, raising only :class:`EncodeError`; with *source*, SchemaMissing, too.
 
     Raises:
-        FormatError: The format is unknown or cannot be imported.
+        FormatError: The format is unknown or cannot be imported, or its schema cannot be read.
+        MissingExtraError: The format needs a package that is not installed.
     """
     if serializer in (None, EVENTS):
         return _write_by_value
     if ":" in serializer:
         return _function_writer(serializer)
+    if serializer in REGISTERED_FORMATS and source is not None:
+        return registered_encoder(serializer, source)
     if serializer not in _WRITERS:
         raise unusable(serializer)
     return _WRITERS[serializer]

@@ -20,7 +20,7 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnno
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, SchemaError, from_json
 from pydantic_core.core_schema import ErrorType
 
-from reactive_kafka.errors import DecodeError
+from reactive_kafka.errors import DecodeError, SchemaAwayError
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.wanted import Wanted, parts_of
 
@@ -42,7 +42,8 @@ _JSON_NAMES = {dict: "an object", list: "an array"}
 
 
 def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
-    """A decoder that calls *read* and raises only :class:`DecodeError`, SystemExit and KeyboardInterrupt.
+    """A decoder that calls *read* and raises only :class:`DecodeError`, SchemaAwayError, SystemExit and
+    KeyboardInterrupt.
 
     The text of the DecodeError that *explain* makes never quotes the record; its ``__cause__``, if set, is kept.
     """
@@ -55,8 +56,8 @@ def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
             raise DecodeError(refusal)
         try:
             return read(value)
-        except (SystemExit, KeyboardInterrupt):
-            raise  # a request to end the process is no statement about the record
+        except (SystemExit, KeyboardInterrupt, SchemaAwayError):
+            raise  # that the process is to end, or a schema is still to come, is no statement about the record
         except Exception as error:  # whatever user code raises, it means that this record does not fit
             refused = explain(error)
             raise refused from refused.__cause__

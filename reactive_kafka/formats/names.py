@@ -20,7 +20,8 @@ FLOATS = {"float": 8, "float64": 8, "float32": 4}
 EVENTS = "cloudevents"
 KEY_FORMATS = ("json", "string", "bytes", *INTEGERS, *FLOATS)
 BUILT_FORMATS = (*KEY_FORMATS, EVENTS)  # an event is a whole record, so no key is one
-LATER_FORMATS = ("avro", "protobuf", "json-schema")
+REGISTERED_FORMATS = ("avro", "json-schema", "protobuf")  # their schemas are in a registry
+FORMATS = (*BUILT_FORMATS, *REGISTERED_FORMATS)
 _ASYNC = "it is async, but its result is needed at once: write a plain function"
 
 
@@ -30,10 +31,10 @@ class FormatError(ReactiveKafkaError, ValueError):
 
 def unusable(name: str) -> FormatError:
     """The error for a format that is neither built in nor ``module:function``."""
-    allowed = f"allowed: {', '.join(BUILT_FORMATS)} or module:function"
-    if name.lower() in LATER_FORMATS:
-        return FormatError(f"the format {name!r} is not supported yet ({allowed})")
-    close = difflib.get_close_matches(name.lower(), BUILT_FORMATS, n=1)
+    allowed = f"allowed: {', '.join(FORMATS)} or module:function"
+    if name in REGISTERED_FORMATS:
+        return FormatError(f"the format {name!r} is for values and keys of records only, which have a schema")
+    close = difflib.get_close_matches(name.lower(), FORMATS, n=1)
     hint = f"did you mean {close[0]!r}? " if close else ""
     return FormatError(f"the format {name!r} does not exist: {hint}{allowed}")
 

@@ -20,6 +20,12 @@ class Wanted:
     constrained: bool  # there was an Annotated, so a value of the bare type may still not fit
 
     @property
+    def is_free(self) -> bool:
+        """Whether any document fits: there is nothing in it that a model would check, or name."""
+        free = (Any, object, dict, list, dict[str, Any], list[Any])
+        return not self.constrained and any(self.base == one for one in free)
+
+    @property
     def name(self) -> str:
         """The annotation for people: ``Order``, ``str | None``, ``dict[str, int]``."""
         return name_of(self.annotation)

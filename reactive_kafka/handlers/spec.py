@@ -22,13 +22,16 @@ from reactive_kafka.formats import (
     Encoder,
     FormatError,
     RecordDecoder,
+    Registered,
+    Schemas,
     checker_for,
     decoder_for,
     encoder_for,
+    framed_decoder,
     record_decoder_for,
     refused_tombstone,
 )
-from reactive_kafka.formats.names import load_function
+from reactive_kafka.formats.names import REGISTERED_FORMATS, load_function
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.outgoing.outbox import Partitioner
 from reactive_kafka.spark.batches.function import SparkDecoration, SparkFunction
@@ -51,12 +54,13 @@ class IncomingSpec:
     handler: HandlerSpec | None
     decode: Decoder | None
     decode_key: Decoder | None
-    decode_record: RecordDecoder | None = None  # of records with headers, which may be CloudEvents; None: as all others
+    decode_record: RecordDecoder | None = None  # of records with headers; None: as all others
     outgoing: tuple[str, ...] = ()
     spark: SparkFunction | None = None
     refusal: str | None = None  # of a record without a value, if no decoder is there to say so
     key_of: KeyOf | None = None  # what records are ordered by, with ordering = "key"
     transactional_id: str | None = None  # what its handler sends, and its positions, are transactions under this id
+    schemas: Schemas | None = None  # those of a registry; None: its formats have none
 
     @property
     def has_handler(self) -> bool:
@@ -72,6 +76,7 @@ class OutgoingSpec:
     encode: Encoder
     encode_key: Encoder
     partitioner: Partitioner | None = None
+    values: Registered | None = None  # where the schemas of its formats come from; None: they have none
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,11 +130,12 @@ def incoming_spec(match: Match | None, settings: IncomingSettings, problems: lis
     if match.handler is not None:
         settings, wanted = _handled(match, match.handler, settings, problems), match.handler.payload_type
     who = f"channel {settings.name!r}: key_deserializer"
-    decode_key = tried(who, problems, decoder_for, Any, settings.key_deserializer or "bytes")
-    decode = tried(match.who, problems, decoder_for, wanted, settings.value_deserializer)
+    values, keys = _registered(settings, settings.topics[0] if settings.topics else "")
+    decode_key = tried(who, problems, decoder_for, Any, settings.key_deserializer or "bytes", keys)
+    decode = tried(match.who, problems, decoder_for, wanted, settings.value_deserializer, values)
     decode_record = None
-    if settings.cloud_events and not problems:
-        decode_record = record_decoder_for(wanted, settings.value_deserializer, decode)
+    if not problems:
+        decode_record = _record_decoder(wanted, settings, decode)
     return IncomingSpec(
         settings,
         match.handler,
@@ -139,7 +145,27 @@ def incoming_spec(match: Match | None, settings: IncomingSettings, problems: lis
         match.outgoing,
         refusal=refused_tombstone(wanted) if decode is None else None,
         key_of=tried("", problems, key_of, settings) if settings.ordering == "key" else None,
+        schemas=_if_used(values, settings.value_deserializer, settings.key_deserializer),
     )
+
+
+def _registered(settings: IncomingSettings | OutgoingSettings, topic: str) -> tuple[Registered, Registered]:
+    """Where the schemas of a channel's values come from, and those of its keys."""
+    schema = settings.schema
+    values = Registered(Schemas(settings.name), topic, "value", schema.file, schema.subject, schema.register)
+    return values, replace(values, part="key", file=None)
+
+
+def _record_decoder(wanted: Any, settings: IncomingSettings, decode: Decoder | None) -> RecordDecoder | None:
+    """What reads records with headers; None: they are read as all others are."""
+    name = settings.value_deserializer
+    if settings.cloud_events:
+        return record_decoder_for(wanted, name, decode)
+    return framed_decoder(decode) if decode is not None and name in REGISTERED_FORMATS else None
+
+
+def _if_used(values: Registered, *formats: str | None) -> Schemas | None:
+    return values.schemas if any(name in REGISTERED_FORMATS for name in formats) else None
 
 
 def memory_spec(match: Match, memory: MemorySettings, problems: list[str]) -> IncomingSpec | None:
@@ -226,13 +252,17 @@ def _of_keys(decode: Decoder) -> Decoder:
 
 def outgoing_spec(settings: OutgoingSettings, problems: list[str]) -> OutgoingSpec:
     """How one channel is written."""
+    values, keys = _registered(settings, settings.topic)
     encoders = [
-        tried(f"channel {settings.name!r}: {key}", problems, encoder_for, getattr(settings, key)) or encoder_for(None)
-        for key in ("value_serializer", "key_serializer")
+        tried(f"channel {settings.name!r}: {key}", problems, encoder_for, getattr(settings, key), source)
+        or encoder_for(None)
+        for key, source in (("value_serializer", values), ("key_serializer", keys))
     ]
+    is_used = _if_used(values, settings.value_serializer, settings.key_serializer) is not None
     who, named = f"channel {settings.name!r}: partitioner", settings.partitioner
     partitioner = None if named is None else tried(who, problems, load_function, named)
-    return OutgoingSpec(settings, encoders[0], encoders[1], cast("Partitioner | None", partitioner))
+    found = cast("Partitioner | None", partitioner)
+    return OutgoingSpec(settings, encoders[0], encoders[1], found, values if is_used else None)
 
 
 def check_ordering(match: Match, settings: IncomingSettings, problems: list[str]) -> None:

@@ -139,6 +139,7 @@ class OutgoingFacts:
     failure: str | None = None  # why its task ended: only a restart helps
     health_enabled: bool = True  # it counts in the probes
     direction: Literal["outgoing", "memory"] = "outgoing"
+    not_ready: tuple[str, ...] = ()  # further reasons (a schema that its registry has not told)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -145,7 +145,7 @@ def outgoing_data(channel: OutgoingFacts) -> dict[str, Any]:
     return {
         "direction": channel.direction,
         "state": "failed" if failed else "connecting" if away else "running",
-        "reason": _joined([*failed, *([f"broker: {channel.broker_error}"] if away else [])]),
+        "reason": _joined([*failed, *([f"broker: {channel.broker_error}"] if away else []), *channel.not_ready]),
         "in_flight": channel.in_flight,
     }
 
@@ -176,7 +176,8 @@ def _verdicts_by_kind(facts: AppFacts) -> Iterator[_Verdict]:
         yield _spark(facts.spark)
     for outgoing in facts.outgoing:
         name, live, data = outgoing.channel, outgoing.failure is None, outgoing_data(outgoing)
-        yield _Verdict(name, live, live and outgoing.broker_error is None, started=True, data=data, channel=name)
+        ready = live and outgoing.broker_error is None and not outgoing.not_ready
+        yield _Verdict(name, live, ready, started=True, data=data, channel=name)
 
 
 def _application(facts: AppFacts) -> _Verdict:

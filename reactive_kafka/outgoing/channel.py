@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import OutgoingSettings
 from reactive_kafka.errors import ConfigError, EncodeError, RejectedRecordError
-from reactive_kafka.formats import Encoder, EventDefaults, EventRecord, EventWriter, is_event_type
+from reactive_kafka.formats import Encoder, EventDefaults, EventRecord, EventWriter, Registered, is_event_type
 from reactive_kafka.observe.events import Observer
+from reactive_kafka.observe.facts import OutgoingFacts
 from reactive_kafka.outgoing.outbox import Outbound, Partitioner
 from reactive_kafka.outgoing.replies import CORRELATION_ID, reply_to
 from reactive_kafka.outgoing.requests import Requests
@@ -57,6 +58,7 @@ class OutgoingChannel:
         encode_key: Encoder,
         partitioner: Partitioner | None = None,
         producers: TransactionalProducers | None = None,
+        registered: Registered | None = None,
     ) -> None:
         self.name = settings.name
         self.settings = settings
@@ -66,6 +68,7 @@ class OutgoingChannel:
         self._event_writer = _event_writer(settings, encode)
         self.makes_events = settings.cloud_events is not None and settings.cloud_events.every  # of every value
         self.encode_key = encode_key
+        self.registered = registered  # where the schemas of its formats come from; None: they have none
         self.writer: Writer | TransactionalWriter
         if producers is not None:
             self.writer = TransactionalWriter(settings.name, producers, clock, observer, spawn, partitioner)
@@ -80,6 +83,8 @@ class OutgoingChannel:
         self.requests = Requests(settings, connector, self.writer, clock, observer, spawn, partitions=partitions)
         # bytes are written as they are
         self.is_raw = settings.value_serializer in (None, "bytes") and not self.makes_events
+        # most values of it become bytes as they are, at once
+        self.is_quick = not self.makes_events and registered is None
         self._headers = frozenset(settings.propagate_headers or ())
         # bytes that a handler returns for a record without headers are a record as they are
         self.is_plain = self.is_raw and not self._headers and not settings.propagate_key
@@ -92,9 +97,17 @@ class OutgoingChannel:
         """Fail what waits for replies, write what was accepted until *deadline* (monotonic), and close."""
         await each(self.requests.close(), self.writer.stop(deadline))
 
+    def facts(self) -> OutgoingFacts:
+        """What is known about the writing now, and which schemas it waits for."""
+        facts = self.writer.facts()
+        return (
+            facts if self.registered is None else replace(facts, not_ready=tuple(self.registered.schemas.not_ready()))
+        )
+
     def prepare(self, value: Any, source: RawRecord | None = None) -> Outbound:
         """A value or a :class:`Record` in bytes; *source*: the incoming record that it was made of.
 
+        SchemaMissing: the registry has not told yet how to write it.
         EncodeError: no serializer fits, or its topic can never be, which may be one that a request asks for.
         RejectedRecordError: Kafka takes none like it.
         ConfigError: it names another channel.

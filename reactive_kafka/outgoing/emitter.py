@@ -12,17 +12,24 @@ from threading import get_ident
 from typing import Any, NamedTuple, TypeVar, cast, overload
 
 from reactive_kafka.config.values import SOME_TIME
-from reactive_kafka.errors import BufferFullError, ChannelClosedError, ConfigError, TransientBrokerError
-from reactive_kafka.formats import FormatError
+from reactive_kafka.errors import (
+    BufferFullError,
+    ChannelClosedError,
+    ConfigError,
+    SchemaAwayError,
+    TransientBrokerError,
+)
+from reactive_kafka.formats import FormatError, RecordDecoder, SchemaMissing
 from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.outbox import Gathering, Receipt
 from reactive_kafka.outgoing.requests import reply_decoder
 from reactive_kafka.outgoing.results import is_sent_whole
+from reactive_kafka.outgoing.schemas import once_known
 from reactive_kafka.outgoing.transactional import TransactionalWriter
 from reactive_kafka.outgoing.waiting import Waiting
-from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition, record_of
+from reactive_kafka.records import HeaderPairs, TopicPartition, record_of
 from reactive_kafka.tasks import HomeLoop
 
 T = TypeVar("T")
@@ -198,6 +205,7 @@ class Emitter:
 
         Raises:
             BufferFullError: ``max_in_flight`` records are on their way.
+            SchemaAwayError: Its schema registry has not told yet how to write it; nothing was sent.
             EncodeError: No serializer fits it.
             ConfigError: It is a Record that names another channel.
             RejectedRecordError: Kafka takes no such record.
@@ -226,7 +234,7 @@ class Emitter:
         record = record_of(value, key, headers, partition, timestamp, topic)
         channel, home = self._running()
         if home.is_here:
-            if isinstance(channel, OutgoingChannel) and not channel.makes_events:
+            if isinstance(channel, OutgoingChannel) and channel.is_quick:
                 self._channel, self._home, self._thread = channel, home, get_ident()
             return _send_now(channel, home, record)
         return home.call(partial(_send_now, channel, home, record), _stopped)
@@ -274,15 +282,12 @@ class Emitter:
             raise ConfigError(f"app.emitter({self.name!r}).request(): [memory.{self.name}] has no topic for replies")
         try:
             timeout_s = SOME_TIME.parse(timeout)
-            decode = reply_decoder(reply_type, channel.settings.value_serializer)
+            decode = reply_decoder(reply_type, channel.settings.value_serializer, channel.registered)
         except (ValueError, FormatError) as error:
             asked = f"timeout={timeout!r}, reply_type={reply_type!r}"
             raise ConfigError(f"app.emitter({self.name!r}).request({asked}): {error}") from None
 
-        async def ask() -> RawRecord:
-            return await channel.requests.ask(channel.prepare(record), timeout_s)
-
-        return decode(await _at_home(home, ask))
+        return await _at_home(home, partial(_ask, channel, record, decode, timeout_s))
 
     async def flush(self) -> None:
         """Wait until the broker has, or has refused, all that was accepted before, from whoever sent it.
@@ -318,7 +323,11 @@ async def _at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -
 
 
 async def _send(channel: Target, record: Any) -> RecordMetadata:
-    outbound, timeout_s = channel.prepare(record), channel.settings.send_timeout_s
+    timeout_s = channel.settings.send_timeout_s
+    try:
+        outbound = channel.prepare(record)
+    except SchemaMissing as missing:
+        outbound = await once_known(partial(channel.prepare, record), missing, timeout_s)
     done: Future[RecordMetadata] = asyncio.get_running_loop().create_future()
 
     def then(error: BaseException | None) -> None:
@@ -343,11 +352,30 @@ async def _send(channel: Target, record: Any) -> RecordMetadata:
         receipt.void()
 
 
+async def _ask(channel: OutgoingChannel, record: Any, decode: RecordDecoder, timeout_s: float) -> Any:
+    until = asyncio.get_running_loop().time() + timeout_s
+    try:
+        outbound = channel.prepare(record)
+    except SchemaMissing as missing:
+        outbound = await once_known(partial(channel.prepare, record), missing, timeout_s)
+    left_s = until - asyncio.get_running_loop().time()
+    reply = await channel.requests.ask(outbound, timeout_s if channel.registered is None else max(0.0, left_s))
+    try:
+        return decode(reply)
+    except SchemaMissing as missing:
+        left_s = until - asyncio.get_running_loop().time()
+        return await once_known(partial(decode, reply), missing, max(0.0, left_s))
+
+
 def _send_now(channel: Target, home: HomeLoop, record: Any) -> Sending:
     writer = channel.writer
     if not (writer.has_room or isinstance(writer, TransactionalWriter)):  # that one refuses by itself
         raise BufferFullError(writer.why_full)
-    outbound, sending = channel.prepare(record), Sending()
+    try:
+        outbound, sending = channel.prepare(record), Sending()
+    except SchemaMissing as missing:
+        missing.ask_for_it()
+        raise SchemaAwayError(missing.why()) from None
     sending.error = sending.followers = None
     sending.is_over = False
     sending.home = home

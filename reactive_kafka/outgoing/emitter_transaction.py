@@ -9,9 +9,11 @@ from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 from reactive_kafka.errors import BrokerError, ConfigError, OutcomeUnknownError, RejectedRecordError, text_of
+from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.outgoing.channel import OutgoingChannel, sender_of
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.positions import aborted
+from reactive_kafka.outgoing.schemas import once_known
 from reactive_kafka.outgoing.transactional import TransactionalWriter
 from reactive_kafka.outgoing.transactions import Transaction
 from reactive_kafka.records import HeaderPairs, record_of
@@ -75,7 +77,11 @@ class EmitterTransaction:
             raise RuntimeError("send() is for inside of `async with emitter.transaction() as tx:`")
         transaction, channel, home = self._open
         record = record_of(value, key, headers, partition, timestamp, topic)
-        outbound = channel.prepare(record)
+        try:
+            outbound = channel.prepare(record)
+        except SchemaMissing as missing:
+            prepare = partial(channel.prepare, record)
+            outbound = await self._at_home(home, partial(once_known, prepare, missing, channel.settings.send_timeout_s))
         if home.is_here:  # without the coroutines of a step that waits, which most do not
             if transaction.gather(sender_of(channel), outbound):
                 await _told(transaction.write)

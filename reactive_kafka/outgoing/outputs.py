@@ -10,12 +10,14 @@ from typing import Any, cast
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import BrokerError, ConfigError, RejectedRecordError, text_of
+from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.outgoing.channel import OutgoingChannel, sender_of
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.memory import LeftError, Target
 from reactive_kafka.outgoing.outbox import Gathering
 from reactive_kafka.outgoing.positions import aborted
 from reactive_kafka.outgoing.results import records_of
+from reactive_kafka.outgoing.schemas import once_known
 from reactive_kafka.outgoing.transactions import Transaction
 from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.outgoing.writer import settle
@@ -153,7 +155,10 @@ class Outputs:
         (made,) = records
         if isinstance(made, Record) and made.channel is not None:
             return False
-        topic, out, partition = channel.prepare(made, record)
+        try:
+            topic, out, partition = channel.prepare(made, record)
+        except SchemaMissing:
+            return False
         waiting.value, waiting.key, waiting.headers, waiting.timestamp_ms = out
         if partition is not None or not channel.writer.take(waiting, topic):
             channel.writer.put_now(waiting, topic, partition)
@@ -206,12 +211,12 @@ class Outputs:
     async def put(self, value: Any, then: Callable[[BaseException | None], None]) -> None:
         """Send one value when there is room for it; *then* hears what became of it."""
         receipt = Gathering(then)
-        await self._put(self._prepared(value), receipt)
+        await self._put(await self._once_prepared(value), receipt)
         receipt.seal()
 
     async def _put_all(self, result: Any, source: RawRecord | None, receipt: Gathering) -> None:
         async def put(value: Any) -> bool:
-            await self._put(self._prepared(value, source), receipt)
+            await self._put(await self._once_prepared(value, source), receipt)
             return receipt.is_over  # a record has failed already
 
         await self._each(result, put)
@@ -227,6 +232,14 @@ class Outputs:
                     return
         finally:
             await result.aclose()
+
+    async def _once_prepared(self, result: Any, source: RawRecord | None = None) -> list[tuple[Target, Any]]:
+        """As :meth:`_prepared`, when the registry has told how to write it."""
+        try:
+            return self._prepared(result, source)
+        except SchemaMissing as still_to_come:
+            missing = still_to_come
+        return await once_known(partial(self._prepared, result, source), missing)
 
     def _prepared(self, result: Any, source: RawRecord | None = None) -> list[tuple[Target, Any]]:
         # One that does not fit a channel is found before another channel has sent it.
@@ -270,7 +283,7 @@ class TransactionalOutputs(Outputs):
 
     async def _produce(self, result: Any, source: RawRecord | None, transaction: Transaction) -> None:
         async def put(value: Any) -> bool:
-            prepared = self._prepared(value, source)
+            prepared = await self._once_prepared(value, source)
             try:
                 await transaction.put((sender_of(channel), outbound) for channel, outbound in prepared)
             except RejectedRecordError:

@@ -7,6 +7,7 @@ import logging
 from asyncio import Future
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
 from uuid import uuid4
@@ -27,7 +28,8 @@ from reactive_kafka.errors import (
     ReplyTimeoutError,
     TransientBrokerError,
 )
-from reactive_kafka.formats import RecordDecoder, decoder_for, record_decoder_for, refused_tombstone
+from reactive_kafka.formats import RecordDecoder, Registered, decoder_for, record_decoder_for, refused_tombstone
+from reactive_kafka.formats.names import REGISTERED_FORMATS
 from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, Observer
 from reactive_kafka.outgoing.outbox import Gathering, Outbound
 from reactive_kafka.outgoing.replies import correlation_id_of, request_headers
@@ -239,11 +241,14 @@ class Requests:
             self._observer.on(BrokerAvailable(channel=self._settings.name, away_s=away_s))
 
 
-def reply_decoder(reply_type: Any, serializer: str | None) -> RecordDecoder:
+def reply_decoder(reply_type: Any, serializer: str | None, registered: Registered | None = None) -> RecordDecoder:
     """What makes a reply of its record: in the format of the channel's values, as *reply_type*.
 
-    FormatError: the format cannot yield that.
+    The schemas of *registered* are those of the requests: replies have the writer's own. FormatError: the format cannot
+    yield that.
     """
+    if registered is not None and serializer in REGISTERED_FORMATS:
+        return _decoder(reply_type, serializer, replace(registered, file=None))
     # A function that writes values does not read them: the type decides, as without a serializer.
     name = None if serializer is None or ":" in serializer else serializer
     try:
@@ -252,8 +257,8 @@ def reply_decoder(reply_type: Any, serializer: str | None) -> RecordDecoder:
         return _decoder(reply_type, name)
 
 
-def _decoder(reply_type: Any, deserializer: str | None) -> RecordDecoder:
-    decode = decoder_for(reply_type, deserializer)
+def _decoder(reply_type: Any, deserializer: str | None, registered: Registered | None = None) -> RecordDecoder:
+    decode = decoder_for(reply_type, deserializer, registered)
     read = record_decoder_for(reply_type, deserializer, decode)
     refusal = refused_tombstone(reply_type) if decode is None else None
     if refusal is None:

@@ -28,6 +28,7 @@ from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import ChannelClosedError, ConfigError
+from reactive_kafka.formats.registered.schemas import Asker
 from reactive_kafka.handlers.calls import as_async
 from reactive_kafka.handlers.signature import Handler, HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
@@ -71,6 +72,7 @@ class RunChannels:
 
             self._spark = SparkEngine(spec.settings.spark, ranges="ranges" in modes)
         self.home = HomeLoop()
+        self.registry = self._schema_registry()
         self._producers: dict[str, TransactionalProducers] = {}
         self._is_closing = False  # the outgoing channels are
         unfed = set(spec.app.unfed).difference(spec.emitters)
@@ -89,6 +91,15 @@ class RunChannels:
         self._sources = Sources(spec.app.sources, self.outgoing.__getitem__, services.tasks)
         self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}  # what users hold of them
 
+    def _schema_registry(self) -> Asker | None:
+        app, settings = self._spec.app, self._spec.settings.schema_registry
+        used = [one.schemas for one in app.incoming.values()] + [one.values for one in app.outgoing.values()]
+        if not any(used):
+            return None
+        from reactive_kafka.schemas.registry import Registry
+
+        return Registry(settings, self._services.clock, self._services.tasks)
+
     def _outgoing(self, spec: OutgoingSpec) -> OutgoingChannel:
         services = self._services
 
@@ -98,8 +109,10 @@ class RunChannels:
         channel = OutgoingChannel(
             spec.settings, services.connector, services.clock, services.observer, services.tasks.of(fail),
             encode=spec.encode, encode_key=spec.encode_key, partitioner=spec.partitioner,
-            producers=self._transactional(spec.settings),
+            producers=self._transactional(spec.settings), registered=spec.values,
         )  # fmt: skip
+        if spec.values is not None:
+            spec.values.schemas.connect(self.registry)
         return channel
 
     def _transactional(self, settings: OutgoingSettings) -> TransactionalProducers | None:
@@ -127,6 +140,8 @@ class RunChannels:
 
     def _incoming(self, spec: IncomingSpec) -> ChannelLifecycle:
         settings, strategy = spec.settings, strategy_for(spec.settings)
+        if spec.schemas is not None:
+            spec.schemas.connect(self.registry)
         make: MakeWorkers | None = None
         if spec.spark is not None:
             make = self._spark_workers(settings, spec.spark)
@@ -146,6 +161,7 @@ class RunChannels:
                 decode_key=spec.decode_key,
                 key_of=spec.key_of if spec.has_handler else None,
                 connector=self._reader(spec),
+                schemas=spec.schemas,
                 keeps_plans=spec.spark is not None,
             )
         )
@@ -277,8 +293,11 @@ class RunChannels:
     def outgoing_facts(self) -> tuple[OutgoingFacts, ...]:
         """What is known about the outgoing channels."""
         return tuple(
-            replace(channel.writer.facts(), health_enabled=channel.settings.health_enabled)
-            for channel in self.outgoing.values()
+            replace(
+                one.facts() if isinstance(one, OutgoingChannel) else one.writer.facts(),
+                health_enabled=one.settings.health_enabled,
+            )
+            for one in self.outgoing.values()
         )
 
     def spark_facts(self) -> tuple[SparkFacts, ...]:

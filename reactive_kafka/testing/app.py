@@ -6,7 +6,6 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
-from functools import partial
 from typing import Any
 
 from reactive_kafka.app import App
@@ -17,13 +16,14 @@ from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, CommitStrategyError
-from reactive_kafka.formats import EventDefaults, EventWriter, encoder_for, is_event_type
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing.clock import NOVEMBER_2023, VirtualTimeLoop
+from reactive_kafka.testing.values import written
 
 LOOK_S = 0.005
 _COMMITTING = ("throttled", "latest", "checkpoint")
 _WITHOUT_HTTP: Mapping[str, Any] = {"http": {"enabled": False}}
+_IN_MEMORY: Mapping[str, Any] = {"schema_registry": {"url": "memory://"}}
 
 
 class NotSettledError(AssertionError):
@@ -75,7 +75,9 @@ class TestApp:
 
     async def __aenter__(self) -> TestApp:
         app = self.app
-        app.configure(overrides=_merged(_merged(app._overrides or {}, self._overrides), _WITHOUT_HTTP))
+        overrides = _merged(_merged(app._overrides or {}, self._overrides), _WITHOUT_HTTP)
+        if app.configure(overrides=overrides).schema_registry.url and "schema_registry" not in self._overrides:
+            app.configure(overrides=_merged(overrides, _IN_MEMORY))
         app._connector, app._clock = self.broker.connector(), _clock()
         try:
             await app.start()
@@ -119,7 +121,8 @@ class TestApp:
         Args:
             channel_or_topic: A channel's name, else a topic's.
             value: Bytes and None as they are; anything else in the format of the channel's ``value_deserializer``,
-                or a string as UTF-8 and everything else (models, dataclasses, dicts, numbers) as JSON. A CloudEvent is
+                or a string as UTF-8 and everything else (models, dataclasses, dicts, numbers) as JSON. A format with
+                schemas has that of the channel's ``schema`` table, of the model, or of the handler's. A CloudEvent is
                 written in binary mode, its data so.
             key: Bytes, or a string as UTF-8.
             partition: None: by key; without a key, partitions take turns.
@@ -132,19 +135,14 @@ class TestApp:
             how = f"send to it with app.emitter({channel_or_topic!r}), made before the application starts"
             raise ValueError(f"{channel_or_topic!r} is a memory channel, no topic: {how}")
         settings = self.app.settings.incoming.get(channel_or_topic)
-        deserializer = settings.value_deserializer if settings is not None else None
+        topic = _topic_of(settings) if settings is not None else channel_or_topic
         key = key.encode() if isinstance(key, str) else key
-        encoded, headers = value, tuple(headers)
-        if is_event_type(type(value)):
-            encode = partial(_encoded, deserializer=deserializer)
-            events = EventWriter(channel_or_topic, EventDefaults(), encode, deserializer)
-            encoded, headers, own_key = events.write(value, headers, _clock().wall())
-            key = own_key if key is None else key
+        made = await written(self.app, channel_or_topic, topic, value, tuple(headers), _clock().wall())
         return self.broker.produce(
-            _topic_of(settings) if settings is not None else channel_or_topic,
-            _encoded(encoded, deserializer),
-            key=key,
-            headers=tuple(headers),
+            topic,
+            made.value,
+            key=made.key if key is None else key,
+            headers=made.headers,
             partition=partition,
         )
 
@@ -237,13 +235,6 @@ def _topic_of(settings: IncomingSettings) -> str:
         what = f"the pattern {settings.pattern!r}" if settings.pattern is not None else ", ".join(topics)
         raise ValueError(f"channel {settings.name!r} reads {what}: name one of them")
     return topics[0]
-
-
-def _encoded(value: object, deserializer: str | None) -> bytes | None:
-    if value is None or isinstance(value, bytes):
-        return value
-    is_named = deserializer is not None and ":" not in deserializer  # a user's function has no way back
-    return encoder_for(deserializer if is_named else None)(value)
 
 
 def _clock() -> Clock:

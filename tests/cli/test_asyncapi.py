@@ -342,6 +342,41 @@ def test_content_types_follow_from_the_formats(large: Document) -> None:
     assert message_of(large, "send-invoices")["contentType"] == "application/json"
 
 
+@pytest.mark.parametrize(
+    ("format", "media"),
+    [
+        ("avro", "application/vnd.apache.avro"),
+        ("protobuf", "application/vnd.google.protobuf"),
+        ("json-schema", "application/json"),
+        ("cloudevents", "application/cloudevents+json"),
+    ],
+)
+def test_a_format_with_schemas_or_events_has_its_own_content_type(format: str, media: str, printed: Print) -> None:
+    config = f"""
+        schema_registry.url = "memory://"
+        [incoming.orders]
+        group_id = "g"
+        value_deserializer = "{format}"
+        [outgoing.sent]
+        value_serializer = "{format}"
+    """
+    source = """
+from pydantic import BaseModel
+from reactive_kafka import App
+app = App()
+class Order(BaseModel):
+    id: int
+@app.incoming("orders")
+@app.outgoing("sent")
+async def handle(order: Order) -> Order: ...
+"""
+    document = printed(source, config)
+    for operation in ("receive-orders", "send-sent"):
+        message = message_of(document, operation)
+        assert message["contentType"] == media
+        assert message["payload"] == {"$ref": "#/components/schemas/Order"}
+
+
 def test_keys_and_headers_are_told_where_they_are_known(large: Document) -> None:
     order, invoice = message_of(large, "receive-orders-orders-us"), message_of(large, "send-invoices")
     assert order["bindings"]["kafka"]["key"] == {"type": "integer", "format": "int64"}

@@ -209,14 +209,20 @@ def test_a_key_is_valid_if_the_loader_knows_it_however_it_is_written(written: tu
     assert is_valid(tables) == (not refused), refused
 
 
+def _meant(schema: dict[str, Any], node: dict[str, Any]) -> list[dict[str, Any]]:
+    """What a name may stand for: a value, a table, or both."""
+    return [schema["$defs"][one["$ref"].rpartition("/")[2]] for one in node.get("anyOf", [node])]
+
+
 @pytest.mark.parametrize("title", SECTIONS)
 def test_every_key_is_offered_by_its_name_and_described(title: str) -> None:
     schema = config_schema()
     for name, key in SECTIONS[title].keys.items():
         node = schema["$defs"][f"{title}.X" if title in CHANNEL_SECTIONS else title]
-        for part in name.split("."):
-            node = node["properties"][part]
-            node = schema["$defs"][node.get("anyOf", [node])[0]["$ref"].rpartition("/")[2]]
+        *tables, own = name.split(".")
+        for table in tables:
+            node = next(one for one in _meant(schema, node["properties"][table]) if "properties" in one)
+        node = _meant(schema, node["properties"][own])[0]  # before a table of the same name
         assert key.doc in node["description"]
         assert node.get("default") == key.default
 

@@ -308,6 +308,7 @@ backoff = "20s"
 a = 1
 b = 2
 [schema_registry]
+urls = "http://a"
 """,
     )
     lines = problems(path, {"REACTIVE_KAFKA__HTTP__PORT": "70000"}, overrides={"http": {"host": 1}})
@@ -326,7 +327,7 @@ b = 2
         f"{path}, line 9: [incoming.orders] retry.backoff = '20s': retry.backoff is longer than retry.max_backoff"
         " (channel incoming.orders)",
         f"{path}, line 10: [kafak]: unknown section; did you mean [kafka]?",
-        f"{path}, line 13: [schema_registry]: schema registries are not supported yet",
+        f"{path}, line 14: [schema_registry] urls = 'http://a': unknown key; did you mean 'url'?",
         "environment variable REACTIVE_KAFKA__HTTP__PORT: [http] port = 70000: expected a whole number from 0 to 65535",
         "command line: [http] host = 1: expected a string that is not empty",
     ]
@@ -375,33 +376,6 @@ def _is_unknown(section: keys.Section, name: str) -> bool:
     return False
 
 
-@pytest.mark.parametrize("section", [keys.INCOMING, keys.OUTGOING], ids=lambda section: section.title)
-def test_every_key_that_is_not_built_yet_is_refused_by_name_as_a_value_or_a_table(section: keys.Section) -> None:
-    where = section.title.partition(".")[0]
-    for name in section.later:
-        for value in (5, {"topic": "t"}):
-            table, _, key = name.rpartition(".")
-            body: dict[str, Any] = {table: {key: value}} if table else {key: value}
-            if section is keys.INCOMING:
-                body["group_id"] = "g"
-            line = only_problem({where: {"x": body}})
-            assert name in line
-            assert "not supported yet" in line
-
-
-@pytest.mark.parametrize(
-    ("key", "value"),
-    [
-        ("value_deserializer", "avro"),
-        ("value_deserializer", "protobuf"),
-    ],
-)
-def test_every_value_that_is_not_built_yet_is_refused_by_name(key: str, value: Any) -> None:
-    problem = only_problem(incoming(**{key: value}))
-    assert f"[incoming.orders] {key} = {value!r}: expected one of" in problem
-    assert problem.endswith(f"; {value!r} is not supported yet")
-
-
 @pytest.mark.parametrize(
     ("tables", "said"),
     [
@@ -409,7 +383,7 @@ def test_every_value_that_is_not_built_yet_is_refused_by_name(key: str, value: A
         (outgoing(group_id="g"), "does not belong here but in [incoming.X] or [kafka]"),
         (incoming(allow_insecure_sasl=True), "does not belong here but in [kafka]"),
         ({"bootstrap_servers": "a"}, "[bootstrap_servers]: does not belong at the top but in [kafka]"),
-        ({"nonsense": {}}, "allowed are [kafka], [spark], [http], [incoming.X], [outgoing.X]"),
+        ({"nonsense": {}}, "allowed are [kafka], [spark], [http], [schema_registry], [incoming.X], [outgoing.X]"),
         (incoming(retry=3), "[incoming.orders] retry = 3: expected a table: [incoming.X.retry]"),
         (incoming(retry={"backoff": {"x": 1}}), "retry.backoff.x = 1: unknown key; did you mean 'retry.backoff'?"),
         (incoming(commit_interval={"s": 5}), "commit_interval.s = 5: expected a duration"),
@@ -418,7 +392,7 @@ def test_every_value_that_is_not_built_yet_is_refused_by_name(key: str, value: A
         ({"http": 3}, "http = 3: expected a table: [http]"),
         ({"spark": {"conf": 3}}, "spark.conf = 3: expected a table: [spark.conf]"),
         ({"spark": {"conf": {"spark.x": [1]}}}, "[spark] conf.spark.x = [1]: expected a string, a number or a boolean"),
-        ({"schema-registry": {"url": "x"}}, "schema registries are not supported yet"),
+        ({"schema-registry": {"url": "x"}}, "[schema_registry] url = 'x': expected \"http://host:8081\""),
         ({"incoming": {"my orders": {"group_id": "g"}}}, "the channel's name cannot be its topic"),
         (incoming(max_attempts=3), "did you mean 'retry.max_attempts'?"),
     ],
@@ -467,10 +441,6 @@ def test_a_variable_may_add_a_channel_where_nothing_else_names_any() -> None:
 
 def test_values_are_shown_as_they_are_written() -> None:
     assert "concurrency = true: expected" in only_problem(incoming(concurrency=True))
-
-
-def test_what_comes_later_is_told_so() -> None:
-    assert only_problem(outgoing(schema={"file": "x"})).endswith("not supported yet")
 
 
 def test_an_outgoing_channel_passes_on_lingers_compresses_and_partitions() -> None:

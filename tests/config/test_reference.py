@@ -24,7 +24,6 @@ def test_the_tables_name_every_key_and_property() -> None:
     page = PAGE.read_text()
     sections = (*keys.CHANNEL_SECTIONS.values(), *keys.PLAIN_SECTIONS.values())
     names = {name.rpartition(".")[2] for section in sections for name in section.keys}
-    names |= {name for section in sections for name in section.later}
     names |= {spelling for prop in PROPERTIES for spelling in (prop.kafka, *prop.also)}
     assert [name for name in sorted(names) if f"`{name}`" not in page] == []
 

@@ -296,6 +296,27 @@ def test_what_kafka_says_for_all_channels_is_no_contradiction_of_a_spark_channel
     assert fitted(app, "clicks").settings.concurrency == 4
 
 
+@pytest.mark.parametrize("named", ["avro", "json-schema", "protobuf", "cloudevents"])
+@pytest.mark.parametrize("payload", [Click, None])
+@pytest.mark.parametrize("place", ["kafka", "incoming.orders"])
+def test_a_format_that_spark_cannot_read_is_refused_wherever_it_is_said(place: str, payload: Any, named: str) -> None:
+    says = {"value_deserializer": named}
+    own = says if place == "incoming.orders" else {}
+    app = App(
+        {
+            "schema_registry": {"url": "memory://"},
+            "kafka": {} if own else says,
+            "incoming": {"orders": {"group_id": "g", **own}, "bytes": {"group_id": "g", "value_deserializer": "bytes"}},
+        }
+    )
+    app.spark("orders", payload=payload)(lambda df, batch: None)
+    app.spark("bytes", payload=payload)(lambda df, batch: None)
+    (problem,) = problems_of(app)
+    assert problem.startswith(f"code: [{place}] value_deserializer = '{named}': @app.spark('orders")
+    assert "gets the bytes in the column value" in problem
+    assert ('say value_deserializer = "bytes" in [incoming.orders]' in problem) == (place == "kafka")
+
+
 def test_several_consumers_are_fine_for_spark() -> None:
     app = app_with(orders={"consumers": 3})
     app.spark("orders")(lambda df, batch: None)

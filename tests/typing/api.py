@@ -346,6 +346,7 @@ def errors(error: Exception) -> None:
         rk.TransientBrokerError,
     )
     passing: tuple[type[rk.TransientBrokerError], ...] = (
+        rk.SchemaAwayError,
         rk.StoreAwayError,
         rk.OutcomeUnknownError,
         rk.TransactionAbortedError,

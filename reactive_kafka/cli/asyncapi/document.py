@@ -16,7 +16,14 @@ from reactive_kafka.formats.names import FLOATS, INTEGERS
 from reactive_kafka.formats.schemas import Schema, schemas_of
 
 VERSION, BINDING = "3.0.0", {"bindingVersion": "0.5.0"}
-_TYPES = {"json": "application/json", "json-schema": "application/json", "string": "text/plain"}
+_TYPES = {
+    "json": "application/json",
+    "json-schema": "application/json",
+    "string": "text/plain",
+    "avro": "application/vnd.apache.avro",
+    "protobuf": "application/vnd.google.protobuf",
+    "cloudevents": "application/cloudevents+json",
+}
 _BINARY = "application/octet-stream"
 _PLAIN: dict[str, Schema] = {
     "string": {"type": "string"},

@@ -72,6 +72,8 @@ HOSTS = items(_HOST)
 _PORT = "(:(0*[1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5]))?"
 _SERVER = rf"(\[[^\]\s]+\]|{_HOST}){_PORT}"
 SERVERS = items(_SERVER, listed=rf"\s*{_SERVER}\s*", is_set=False)
+_REGISTRY = r"https?://(\[[0-9a-fA-F:.]+\]|[^\x00-,/:-@\[-^`{-\x7f]+)(:[0-9]{1,5})?(/[^\x00-$&-,:-@\[-^`{-}\x7f]*)?"
+REGISTRIES = either(text(r"\s*memory://\s*"), {"const": ["memory://"]}, items(_REGISTRY))
 TOKEN = text("[!-~]+")
 NAMES = items(r"[^\s,][^,]*", listed=r"[\s\S]*\S[\s\S]*")
 _ASSIGNED = r"[a-zA-Z0-9._-]{1,249}:[0-9]{1,10}(:(-1|[0-9]{1,19})|@[^,]+)?"

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from reactive_kafka.config.values import INT64_MAX, did_you_mean, names_an_object, show_duration
-from reactive_kafka.formats.names import BUILT_FORMATS, LATER_FORMATS
+from reactive_kafka.formats.names import FORMATS
 
 Converter = Callable[[str], Any]
 
@@ -131,7 +131,7 @@ def _partition(parts: list[str], topic: str) -> list[str]:
 def java_format(raw: str) -> str:
     """The format that a serializer or deserializer of Java's writes or reads; formats of ours are taken, too."""
     name = raw.strip()
-    if name in (*BUILT_FORMATS, *LATER_FORMATS) or names_an_object(name):
+    if name in FORMATS or names_an_object(name):
         return name
     adapted = _ADAPTER.sub("", name)
     if adapted != name and adapted in _FORMATS:
@@ -141,7 +141,7 @@ def java_format(raw: str) -> str:
     if name.startswith(_OF_APICURIO):
         raise ValueError("Apicurio's own wire format is not read; use its Confluent API, and Confluent's classes")
     if not _JAVA_CLASS.fullmatch(name):
-        raise ValueError(f"expected a serializer or deserializer of Java's, or {', '.join(BUILT_FORMATS)}")
+        raise ValueError(f"expected a serializer or deserializer of Java's, or {', '.join(FORMATS)}")
     near = did_you_mean(name, [one + end for one in _FORMATS for end in ("Serializer", "Deserializer")])
     if near and near.rpartition(".")[0] == name.rpartition(".")[0]:
         raise ValueError(f"there is no such class{_meant(near)}")

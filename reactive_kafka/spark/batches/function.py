@@ -10,6 +10,7 @@ from typing import Any
 
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError, RejectedByJobError
+from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.schema import (
     CORRUPT,
@@ -35,6 +36,8 @@ Function = Callable[..., Any]
 RIGHT_FORM = "def name(df: DataFrame, batch: SparkBatch) -> None"
 # Has a payload -> the values of ``value_deserializer`` that change nothing.
 _VALUES = {False: (None, "bytes"), True: (None, "bytes", "json")}
+_NEVER_JSON = (EVENTS, *REGISTERED_FORMATS)
+"""Formats that a channel is refused even if it has them from [kafka]: its values may look like JSON, and are none."""
 
 
 @dataclass(frozen=True)
@@ -143,9 +146,13 @@ def _not_for_spark(incoming: IncomingSettings, who: str, *, has_payload: bool) -
     for key in ("batch_max_records", "batch_max_wait"):
         if key in incoming.places and _is_its_own(incoming, key):
             yield f"{incoming.place(key, None)}: it is for Batch handlers, and {who} is none: say {key} in {spark}"
-    if incoming.value_deserializer not in _VALUES[has_payload] and _is_its_own(incoming, "value_deserializer"):
-        place = incoming.place("value_deserializer", incoming.value_deserializer)
-        yield f"{place}: {who} gets the bytes in the column value, and with payload = Model the columns of their JSON"
+    named = incoming.value_deserializer
+    is_its_own = _is_its_own(incoming, "value_deserializer")
+    if named not in _VALUES[has_payload] and (is_its_own or named in _NEVER_JSON):
+        place = incoming.place("value_deserializer", named)
+        instead = "" if is_its_own else f': say value_deserializer = "bytes" in [incoming.{incoming.name}]'
+        columns = "gets the bytes in the column value, and with payload = Model the columns of their JSON"
+        yield f"{place}: {who} {columns}{instead}"
     if incoming.key_deserializer not in (None, "bytes") and _is_its_own(incoming, "key_deserializer"):
         place = incoming.place("key_deserializer", incoming.key_deserializer)
         yield f"{place}: {who} gets the bytes in the column key"

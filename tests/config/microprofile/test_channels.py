@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka.config.tables import CloudEventsSettings, SchemaSettings
 from tests.config import loading
 from tests.config.microprofile import reading
 from tests.config.microprofile.reading import incoming, leaves, loaded, only_problem, outgoing, problems, written
@@ -208,7 +209,6 @@ def test_the_client_is_called_as_smallrye_calls_it(attributes: dict[str, str], c
 
 
 def test_events_are_as_the_channel_says() -> None:
-    """Checked before our own keys are: other pages show what those do."""
     assert leaves("incoming", {"cloud-events": "false"})["cloud_events"] is False
     assert "cloud_events" not in leaves("incoming", {"cloud-events": "true"})
     assert leaves("outgoing", {"cloud-events": "false"})["cloud_events"] is False
@@ -218,29 +218,36 @@ def test_events_are_as_the_channel_says() -> None:
         "cloud_events.source": "s",
         "cloud_events.mode": "structured",
     }
+    assert incoming({"cloud-events": "false"}).cloud_events is False
+    assert outgoing({"cloud-events": "false"}).cloud_events is None
+    assert outgoing({}).cloud_events == CloudEventsSettings()
+    given = {"type": "t", "source": "s", "subject": "u", "mode": "structured"}
+    events = outgoing({f"cloud-events-{name}": value for name, value in given.items()}).cloud_events
+    assert events == CloudEventsSettings(every=True, type="t", source="s", subject="u", mode="structured")
     lonely = only_problem(reading.channel("outgoing", {"cloud-events-type": "t"}))
     assert "without both cloud-events-type and cloud-events-source" in lonely
 
 
 def test_a_schema_registry_is_every_channels() -> None:
-    found = reading.layer(
-        "mp.messaging.connector.smallrye-kafka.schema.registry.url=http://r\n"
+    text = (
+        "mp.messaging.connector.smallrye-kafka.schema.registry.url=http://r,https://s/apis/ccompat/v7\n"
         "mp.messaging.connector.smallrye-kafka.basic.auth.credentials.source=USER_INFO\n"
         "mp.messaging.connector.smallrye-kafka.basic.auth.user.info=me:hunter2\n"
+        "mp.messaging.incoming.a.group.id=g\n"
         "mp.messaging.incoming.a.value.deserializer=io.confluent.kafka.serializers.KafkaAvroDeserializer\n"
+        "mp.messaging.incoming.a.key.deserializer=io.confluent.kafka.serializers.KafkaAvroDeserializer\n"
+        "mp.messaging.incoming.a.specific.avro.reader=true\n"
         "mp.messaging.outgoing.b.value.serializer=io.confluent.kafka.serializers.KafkaAvroSerializer\n"
         "mp.messaging.outgoing.b.auto.register.schemas=false\n"
         "mp.messaging.outgoing.b.value.subject.name.strategy=io.confluent.kafka.serializers.subject.RecordNameStrategy\n"
     )
-    said = {leaf.path: leaf.value for leaf in found.leaves}
-    assert found.problems == ()
-    assert said["schema_registry", "url"] == "http://r"
-    assert (said["schema_registry", "username"], said["schema_registry", "password"]) == ("me", "hunter2")
-    assert said["incoming", "a", "value_deserializer"] == said["outgoing", "b", "value_serializer"] == "avro"
-    assert (said["outgoing", "b", "schema", "register"], said["outgoing", "b", "schema", "subject"]) == (
-        False,
-        "record",
-    )
+    settings = reading.loaded(text)
+    registry = settings.schema_registry
+    assert registry.url == ("http://r", "https://s/apis/ccompat/v7")
+    assert (registry.username, registry.password) == ("me", "hunter2")
+    assert (settings.incoming["a"].value_deserializer, settings.incoming["a"].key_deserializer) == ("avro", "avro")
+    assert settings.outgoing["b"].value_serializer == "avro"
+    assert settings.outgoing["b"].schema == SchemaSettings(subject="record", register=False)
 
 
 @pytest.mark.parametrize(
@@ -268,8 +275,9 @@ def test_a_schema_registry_is_every_channels() -> None:
     ],
 )
 def test_a_class_of_javas_names_a_format(java: str, name: str) -> None:
-    assert leaves("incoming", {"value.deserializer": f"{java}Deserializer"})["value_deserializer"] == name
-    assert leaves("outgoing", {"value.serializer": f"{java}Serializer"})["value_serializer"] == name
+    registry = "mp.messaging.connector.smallrye-kafka.schema.registry.url=http://r"
+    assert incoming({"value.deserializer": f"{java}Deserializer"}, registry).value_deserializer == name
+    assert outgoing({"value.serializer": f"{java}Serializer"}, registry).value_serializer == name
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,1 @@
+"""Formats whose schemas are in a registry: Avro, JSON Schema, and Protobuf."""

@@ -1,0 +1,36 @@
+"""The formats whose schemas are in a registry. Each of them loads its library when a channel has it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from reactive_kafka.formats.models import Decoder
+from reactive_kafka.formats.registered.schemas import Registered
+from reactive_kafka.formats.wanted import Wanted
+
+
+def registered_decoder(name: str, asked: Wanted, source: Registered) -> Decoder:
+    """Bytes -> value; besides what every decoder does it raises SchemaMissing where a schema is still to come."""
+    decoder: Any
+    if name == "avro":
+        from reactive_kafka.formats.registered.avro import avro_decoder as decoder
+    elif name == "json-schema":
+        from reactive_kafka.formats.registered.json_schema import json_schema_decoder as decoder
+    else:
+        from reactive_kafka.formats.registered.protobuf import protobuf_decoder as decoder
+    made: Decoder = decoder(asked, source)
+    return made
+
+
+def registered_encoder(name: str, source: Registered) -> Callable[[object], bytes | None]:
+    """Value -> bytes; it raises EncodeError, and SchemaMissing."""
+    encoder: Any
+    if name == "avro":
+        from reactive_kafka.formats.registered.avro import avro_encoder as encoder
+    elif name == "json-schema":
+        from reactive_kafka.formats.registered.json_schema import json_schema_encoder as encoder
+    else:
+        from reactive_kafka.formats.registered.protobuf import protobuf_encoder as encoder
+    made: Callable[[object], bytes | None] = encoder(source)
+    return made

@@ -1,0 +1,207 @@
+"""JSON with a schema, as a registry's clients write it: the id of the schema, then the JSON; checked by jsonschema."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+from pydantic.errors import PydanticUserError
+from pydantic_core import from_json
+
+from reactive_kafka.errors import DecodeError, EncodeError, MissingExtraError
+from reactive_kafka.formats.encoders import write_json
+from reactive_kafka.formats.models import Decoder, guarded, model_for
+from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.registered.plain import is_model, is_struct
+from reactive_kafka.formats.registered.schemas import (
+    IdOf,
+    Known,
+    Latest,
+    Reference,
+    Registered,
+    Schema,
+    head,
+    head_of,
+    keep,
+    named_by,
+    not_registered,
+)
+from reactive_kafka.formats.wanted import Wanted
+
+Check = Callable[[Any], str | None]
+"""What is wrong with a document, in words of the schema's; None if nothing is."""
+
+
+def json_schema_decoder(asked: Wanted, source: Registered) -> Decoder:
+    """JSON that fits the reader's schema, if there is one; else the model; else the schema that it was written with.
+
+    Raises:
+        FormatError: The reader's schema cannot be read.
+        MissingExtraError: There is no jsonschema.
+    """
+    _jsonschema()
+    schemas = source.schemas
+    checks: dict[bytes, Check] = schemas.cache()
+    own = None if source.file is None else _checked(_loaded(source.file), FormatError, source.file)
+    model = model_for(asked)
+
+    def check_of(first: bytes) -> Check:
+        id = named_by(first)
+        schema: Schema = schemas.find(id)
+        if schema.kind != "JSON":
+            raise DecodeError(f"{id} is no JSON Schema, but one of {schema.kind}")
+        if own is None and not asked.is_free:
+            return keep(checks, first, _fits)  # its model says what it is to be
+        return keep(checks, first, own or _checked(schema, DecodeError, f"{id} of the registry"))
+
+    def read(value: bytes) -> object:
+        first = head_of(value)
+        check = checks.get(first) or check_of(first)
+        data = value[len(first) :]
+        if check is _fits:
+            return model.from_json(data)
+        document = from_json(data)
+        if why := check(document):
+            raise DecodeError(f"does not fit the JSON Schema, {source.file or named_by(first)}: {why}")
+        return document if asked.base in (Any, object) else model.from_json(data)
+
+    return guarded(read, asked, model.explain)
+
+
+def json_schema_encoder(source: Registered) -> Callable[[object], bytes | None]:
+    """The id of the schema in ``file``, of the value's own type, or of the subject's latest; then the JSON.
+
+    Raises:
+        FormatError: The schema cannot be read.
+        MissingExtraError: There is no jsonschema.
+    """
+    _jsonschema()
+    schemas = source.schemas
+    writers: dict[type, tuple[bytes, Check]] = schemas.cache()
+    own = None if source.file is None else _loaded(source.file)
+    check_own = None if own is None else _checked(own, FormatError, str(source.file))
+
+    def writer_of(kind: type) -> tuple[bytes, Check]:
+        try:
+            schema = own or (_of_type(kind) if is_model(kind) else None)
+        except FormatError as error:
+            raise EncodeError(str(error)) from None
+        if schema is not None:
+            subject = source.subject_of(str(_document(schema.text).get("title", "")))
+            id = schemas.find(IdOf(subject, schema, source.register))
+            return keep(writers, kind, (head(id), check_own or _fits))
+        if source.register or source.subject != "topic":
+            raise not_registered(kind.__name__)
+        known: Known = schemas.find(Latest(source.subject_of("")))
+        check = _checked(known.schema, EncodeError, f"schema {known.id} of the registry")
+        return keep(writers, kind, (head(known.id), check))
+
+    def write(value: object) -> bytes | None:
+        if value is None:
+            return None
+        kind = type(value)
+        first, check = writers.get(kind) or writer_of(kind)
+        data = write_json(value) or b""
+        if check is not _fits and (why := check(from_json(data))):
+            raise EncodeError(f"{kind.__name__} does not fit the JSON Schema: {why}")
+        return first + data
+
+    return write
+
+
+def _fits(_: Any) -> None:
+    """Nothing is left to check."""
+
+
+def _jsonschema() -> Any:
+    try:
+        import jsonschema
+        import jsonschema.validators
+    except ImportError as error:
+        raise MissingExtraError("the format 'json-schema'", "json-schema") from error
+    return jsonschema
+
+
+def _document(text: str) -> Any:
+    document = json.loads(text)
+    return document if isinstance(document, Mapping) else {}
+
+
+def _checked(schema: Schema, refused: type[Exception], what: str) -> Check:
+    """The check of a schema. What it refers to is taken from the registry, and never fetched from elsewhere."""
+    jsonschema = _jsonschema()
+    from referencing import Registry, Resource
+    from referencing.jsonschema import DRAFT202012
+
+    try:
+        document = json.loads(schema.text)
+        kind = jsonschema.validators.validator_for(document)
+        kind.check_schema(document)
+        resources = [
+            (name, Resource.from_contents(json.loads(text), default_specification=DRAFT202012))
+            for name, text in schema.texts().items()
+        ]
+        validator = kind(document, registry=Registry().with_resources(resources))
+    except Exception as error:  # whatever a library makes of text that is no schema
+        raise refused(f"{what} is no JSON Schema that can be used: {type(error).__name__}") from error
+
+    def check(value: Any) -> str | None:
+        try:
+            wrong = next(iter(validator.iter_errors(value)), None)
+        except Exception as error:  # a reference that leads nowhere, or in a circle
+            return f"{type(error).__name__} while it is checked"
+        return None if wrong is None else "/".join(map(str, wrong.absolute_schema_path))  # the text quotes the value
+
+    return check
+
+
+def _loaded(file: str) -> Schema:
+    """The schema of a file; other files beside it that it refers to (``$ref``) go to subjects of their names."""
+    return _with_references(Path(file), ())
+
+
+def _with_references(path: Path, inside: tuple[Path, ...]) -> Schema:
+    if path in inside:
+        raise FormatError(f"{path} refers to itself, by way of {len(inside)} files")
+    try:
+        text = path.read_text()
+        names = sorted(set(_others(json.loads(text))))
+    except OSError as error:
+        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise FormatError(f"{path} is no JSON: {error}") from error
+    references = [Reference(name, name, 0, _with_references(path.parent / name, (*inside, path))) for name in names]
+    return Schema("JSON", text, tuple(references))
+
+
+def _others(document: Any) -> Iterator[str]:
+    """What a document refers to outside of itself."""
+    if isinstance(document, Mapping):
+        named = document.get("$ref")
+        if isinstance(named, str) and not named.startswith("#") and "://" not in named:
+            yield named.partition("#")[0]
+        for inside in document.values():
+            yield from _others(inside)
+    elif isinstance(document, list):
+        for inside in document:
+            yield from _others(inside)
+
+
+def _of_type(kind: Any) -> Schema:
+    """The schema of what a model is written as."""
+    try:
+        if is_struct(kind):
+            import msgspec
+
+            document = msgspec.json.schema(kind)
+            name = document.get("$ref", "").rpartition("/")[2]
+            document = {**document["$defs"][name], "$defs": document["$defs"]}
+        else:
+            adapter: TypeAdapter[Any] = TypeAdapter(kind)
+            document = adapter.json_schema(mode="serialization", by_alias=True)
+    except (PydanticUserError, TypeError, KeyError) as error:
+        raise FormatError(f"{kind.__name__} has no JSON Schema: {error}") from error
+    return Schema("JSON", json.dumps(document))

@@ -1,0 +1,178 @@
+"""Protobuf as a registry's clients write it: a schema's id, the message's place in its file, then the message."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from reactive_kafka.errors import DecodeError, EncodeError
+from reactive_kafka.formats.models import Decoder, guarded, model_for
+from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.registered.plain import plain_maker
+from reactive_kafka.formats.registered.proto_files import (
+    class_of,
+    compiled,
+    file_of,
+    indexes_of,
+    is_message,
+    message_at,
+    messages_of,
+    protobuf,
+    read_indexes,
+    schema_of_file,
+    write_indexes,
+)
+from reactive_kafka.formats.registered.proto_plain import fill, to_plain
+from reactive_kafka.formats.registered.schemas import (
+    IdOf,
+    Known,
+    Latest,
+    Registered,
+    Schema,
+    head,
+    head_of,
+    keep,
+    named_by,
+    not_registered,
+)
+from reactive_kafka.formats.wanted import Wanted
+
+Write = Callable[[Any], bytes]
+
+
+def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
+    """A message of the generated class, or its plain data in the annotation.
+
+    The schema says which message it is. It is read as the generated class, else as the message of that name in the
+    reader's file, else as the writer's.
+
+    Raises:
+        FormatError: The reader's file cannot be read.
+        MissingExtraError: A package is not installed.
+    """
+    errors = protobuf().message
+    schemas = source.schemas
+    readers: dict[tuple[bytes, tuple[int, ...]], Any] = schemas.cache()
+    own = None if source.file is None else {one.full_name: one for one in messages_of(compiled(source.file))}
+    generated = asked.base if is_message(asked.base) else None
+    model = None if generated is not None else model_for(asked)
+
+    def reader_of(first: bytes, indexes: tuple[int, ...]) -> Any:
+        id = named_by(first)
+        written = _message(schemas.find(id), indexes, DecodeError, str(id))
+        name = written.full_name
+        if generated is not None:
+            if name != generated.DESCRIPTOR.full_name:
+                raise DecodeError(f"{id} has a message {name}, but the handler asks for {asked.name}")
+            return keep(readers, (first, indexes), generated)
+        if own is not None and name not in own:
+            raise DecodeError(f"{id} has a message {name}, which {source.file} does not have")
+        return keep(readers, (first, indexes), class_of(written if own is None else own[name]))
+
+    def read(value: bytes) -> object:
+        first = head_of(value)
+        at = len(first)
+        try:
+            indexes, at = ((0,), at + 1) if value[at] == 0 else read_indexes(value, at)
+        except (IndexError, ValueError):
+            named_by(first)
+            raise DecodeError("it names no message: its place in the schema is to follow the id") from None
+        kind = readers.get((first, indexes)) or reader_of(first, indexes)
+        try:
+            message = kind.FromString(value[at:])
+        except errors.DecodeError:
+            raise DecodeError(f"not a message {kind.DESCRIPTOR.full_name} of {named_by(first)}") from None
+        return message if model is None else model.from_value(to_plain(message))
+
+    def explain(error: Exception) -> DecodeError:
+        if model is not None and not isinstance(error, DecodeError):
+            return model.explain(error)
+        known = isinstance(error, DecodeError)
+        return error if known else DecodeError(f"{type(error).__name__} while reading it")  # type: ignore[return-value]
+
+    return guarded(read, asked, explain)
+
+
+def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
+    """Messages of generated classes with their own schema; models and dicts by that of ``file``, or the latest.
+
+    Raises:
+        FormatError: The schema cannot be read.
+        MissingExtraError: A package is not installed.
+    """
+    protobuf()
+    schemas = source.schemas
+    writers: dict[type, tuple[bytes, Write]] = schemas.cache()
+    file = None if source.file is None else compiled(source.file)
+
+    def registered(descriptor: Any) -> bytes:
+        ask = IdOf(source.subject_of(descriptor.full_name), schema_of_file(descriptor.file), source.register)
+        return head(schemas.find(ask)) + write_indexes(indexes_of(descriptor))
+
+    def writer_of(kind: type) -> tuple[bytes, Write]:
+        if is_message(kind):
+            return keep(writers, kind, (registered(kind.DESCRIPTOR), _serialize))  # type: ignore[attr-defined]
+        try:
+            to_dict = plain_maker(kind)
+        except FormatError as error:
+            raise EncodeError(str(error)) from None
+        if file is not None:
+            descriptor = _called(file, kind.__name__)
+            first = registered(descriptor)
+        elif source.register or source.subject != "topic":
+            raise not_registered(kind.__name__)
+        else:
+            known: Known = schemas.find(Latest(source.subject_of("")))
+            whole = _file(known.schema, EncodeError, f"schema {known.id}")
+            descriptor = _called(whole, kind.__name__)
+            first = head(known.id) + write_indexes(indexes_of(descriptor))
+        message = class_of(descriptor)
+
+        def write_plain(value: Any) -> bytes:
+            made = message()
+            fill(made, value if to_dict is None else to_dict(value))
+            return _serialize(made)
+
+        return keep(writers, kind, (first, write_plain))
+
+    def write(value: object) -> bytes | None:
+        if value is None:
+            return None
+        kind = type(value)
+        first, write_message = writers.get(kind) or writer_of(kind)
+        try:
+            return first + write_message(value)
+        except Exception as error:  # the text may quote the value
+            raise EncodeError(f"{kind.__name__} does not fit the Protobuf message: {type(error).__name__}") from error
+
+    return write
+
+
+def _serialize(message: Any) -> bytes:
+    data: bytes = message.SerializeToString()
+    return data
+
+
+def _file(schema: Schema, refused: type[Exception], what: str) -> Any:
+    if schema.kind != "PROTOBUF":
+        raise refused(f"{what} is no Protobuf schema, but one of {schema.kind}")
+    try:
+        return file_of(schema)
+    except Exception as error:  # the registry's, and anybody's
+        raise refused(f"{what} of the registry cannot be used: {type(error).__name__}: {error}") from error
+
+
+def _message(schema: Schema, indexes: tuple[int, ...], refused: type[Exception], what: str) -> Any:
+    file = _file(schema, refused, what)
+    try:
+        return message_at(file, indexes)
+    except IndexError:
+        raise refused(f"{what} has no message at {list(indexes)}") from None
+
+
+def _called(file: Any, name: str) -> Any:
+    """The message of that name, else the first of all."""
+    messages = list(messages_of(file))
+    if not messages:
+        raise EncodeError("the schema has no message")
+    return next((one for one in messages if one.name == name), messages[0])

@@ -1,0 +1,40 @@
+"""What is to be sent waits here for its schema, while the registry is away or has not answered."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from reactive_kafka.errors import ChannelClosedError, SchemaAwayError
+from reactive_kafka.formats import SchemaMissing
+
+T = TypeVar("T")
+
+
+async def once_known(make: Callable[[], T], missing: SchemaMissing, timeout_s: float | None = None) -> T:
+    """What *make* makes when the registry has answered; *missing* is what it has just raised.
+
+    Raises:
+        SchemaAwayError: There is no answer after *timeout_s*.
+        ChannelClosedError: The application has stopped meanwhile.
+
+    Cancellation:
+        Nothing is made.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = None if timeout_s is None else loop.time() + timeout_s
+    while True:
+        waiter = missing.arrives()
+        try:
+            left_s = None if deadline is None else max(0.0, deadline - loop.time())
+            if not (await asyncio.wait([waiter], timeout=left_s))[0]:
+                raise SchemaAwayError(f"not sent within {timeout_s:g} s: {missing.why()}")
+            if not waiter.result():
+                raise ChannelClosedError(f"{missing.ask}: the application has stopped")
+        finally:
+            waiter.cancel()
+        try:
+            return make()
+        except SchemaMissing as another:
+            missing = another

@@ -1,0 +1,166 @@
+"""Who waits for which schema, and the registry that is asked until it answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from asyncio import Future
+from functools import partial
+from typing import Any, Protocol
+
+from reactive_kafka.backoff import Backoff, Waits
+from reactive_kafka.clock import Clock
+from reactive_kafka.config.secrets import masked
+from reactive_kafka.config.tables import SchemaRegistrySettings
+from reactive_kafka.errors import DecodeError, EncodeError, describe
+from reactive_kafka.formats.registered.schemas import Ask, ByGuid, ById, Known, Latest, Schema, Schemas
+from reactive_kafka.schemas.answers import NotFound, Refused, RegistryAway
+from reactive_kafka.schemas.memory import MemoryRegistry
+from reactive_kafka.schemas.rest import RestRegistry
+from reactive_kafka.tasks import Handle, Tasks, log_failure
+
+logger = logging.getLogger("reactive_kafka")
+
+BACKOFF = Backoff(0.25, 10.0)
+NOT_READY_S = 5.0
+"""Who waits for longer than this is not ready."""
+CERTAIN = 3
+"""So often it has to say that it has no such schema: a follower may not have heard of a new one yet."""
+REFUSED_S = 60.0
+"""For how long a refusal stands, before the registry is asked again: schemas may be registered later."""
+MEMORY = "memory://"
+
+
+class Source(Protocol):
+    """Whoever has the schemas. Each call raises :class:`RegistryAway` and :class:`NotFound`."""
+
+    async def schema(self, id: int) -> Schema:
+        """The schema with this id, and all that it refers to."""
+
+    async def by_guid(self, guid: str) -> Schema:
+        """The schema with this GUID."""
+
+    async def latest(self, subject: str) -> Known:
+        """The newest of a subject."""
+
+    async def register(self, subject: str, schema: Schema) -> int:
+        """The id of a schema, which its subject has from then on. Refused: it is not compatible, or no schema."""
+
+    async def lookup(self, subject: str, schema: Schema) -> int:
+        """The id of a schema that its subject has."""
+
+
+class _Asked:
+    """One question that has no answer yet."""
+
+    def __init__(self, since: float) -> None:
+        self.since = since
+        self.waiting: dict[Future[bool], Schemas] = {}
+        self.problem = ""  # why there is no answer
+        self.task: Handle | None = None
+
+
+class Registry:
+    """The registry of one run: one request at a time for each question, whoever asks it."""
+
+    def __init__(self, settings: SchemaRegistrySettings, clock: Clock, tasks: Tasks) -> None:
+        self.url = ", ".join(str(masked("", url)) for url in settings.url or ())
+        self.source: Source = MemoryRegistry() if self.url.startswith(MEMORY) else RestRegistry(settings)
+        self._clock = clock
+        self._tasks = tasks
+        self._asked: dict[Ask, _Asked] = {}
+
+    def request(self, schemas: Schemas, ask: Ask) -> Future[bool]:
+        """True when *schemas* has an answer; False: the application stops."""
+        asked = self._asked.get(ask)
+        if asked is None:
+            asked = self._asked[ask] = _Asked(self._clock.monotonic())
+            asked.task = self._tasks.start(partial(self._answer, ask, asked), f"schema registry: {ask}", log_failure)
+        waiter: Future[bool] = asyncio.get_running_loop().create_future()
+        asked.waiting[waiter] = schemas
+        waiter.add_done_callback(partial(self._left, ask, asked))
+        if asked.task is None:
+            waiter.set_result(False)
+        return waiter
+
+    def want(self, schemas: Schemas, ask: Ask) -> None:
+        """Ask, if that is not being done already; nobody waits."""
+        if ask not in self._asked:
+            self.request(schemas, ask)
+
+    def _left(self, ask: Ask, asked: _Asked, waiter: Future[bool]) -> None:
+        """Nobody waits there any more; the last one to leave ends the question."""
+        asked.waiting.pop(waiter, None)
+        if not asked.waiting and self._asked.get(ask) is asked:
+            del self._asked[ask]
+            if asked.task is not None:
+                asked.task.cancel()
+
+    async def _answer(self, ask: Ask, asked: _Asked) -> None:
+        try:
+            answer, is_refusal = await self._ask(ask, asked)
+        except BaseException:  # the application stops
+            self._end(ask, asked, False)
+            raise
+        if asked.problem:
+            logger.info("schema registry %s: %s: it has answered", self.url, ask)
+        for schemas in {id(one): one for one in asked.waiting.values()}.values():
+            schemas.answered(ask, answer)
+            if is_refusal:
+                asyncio.get_running_loop().call_later(REFUSED_S, schemas.forget, ask)
+        self._end(ask, asked, True)
+
+    def _end(self, ask: Ask, asked: _Asked, is_answered: bool) -> None:
+        if self._asked.get(ask) is asked:
+            del self._asked[ask]
+        for waiter in list(asked.waiting):
+            if not waiter.done():
+                waiter.set_result(is_answered)
+
+    async def _ask(self, ask: Ask, asked: _Asked) -> tuple[Any, bool]:
+        """The answer, and whether that is a refusal, which is the error for records that need it."""
+        refused: type[DecodeError] | type[EncodeError] = DecodeError if isinstance(ask, ById | ByGuid) else EncodeError
+        waits, times = Waits(BACKOFF), 0
+        while True:
+            least_s = 0.0
+            try:
+                return await self._once(ask), False
+            except Refused as error:
+                return refused(f"schema registry {self.url}: {ask}: {error}"), True
+            except NotFound as error:
+                times += 1
+                if times >= CERTAIN:
+                    return refused(f"schema registry {self.url}: {ask}: {error}"), True
+                problem = str(error)
+            except RegistryAway as error:
+                problem, least_s, times = str(error), error.wait_s, 0
+            except Exception as error:  # a bug, of ours or of what the registry sends
+                problem = describe(error)
+            if problem != asked.problem:
+                logger.warning("schema registry %s: %s: %s; it is asked again", self.url, ask, problem)
+            asked.problem = problem
+            await asyncio.sleep(max(least_s, waits.next_s()))
+
+    async def _once(self, ask: Ask) -> Any:
+        if isinstance(ask, ById):
+            return await self.source.schema(ask.id)
+        if isinstance(ask, ByGuid):
+            return await self.source.by_guid(ask.guid)
+        if isinstance(ask, Latest):
+            return await self.source.latest(ask.subject)
+        call = self.source.register if ask.register else self.source.lookup
+        return await call(ask.subject, ask.schema)
+
+    def why(self, ask: Ask) -> str:
+        """Why there is no answer yet."""
+        asked = self._asked.get(ask)
+        return f"schema registry {self.url}: {ask}: {(asked.problem if asked else '') or 'no answer yet'}"
+
+    def not_ready(self, schemas: Schemas) -> list[str]:
+        """Why a channel has waited for longer than a moment."""
+        now = self._clock.monotonic()
+        return [
+            self.why(ask)
+            for ask, asked in self._asked.items()
+            if now - asked.since >= NOT_READY_S and any(one is schemas for one in asked.waiting.values())
+        ]

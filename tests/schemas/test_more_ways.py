@@ -1,0 +1,233 @@
+"""Other ways in and out of a channel with schemas: headers, requests, transactions, TLS, missing packages."""
+
+from __future__ import annotations
+
+import ssl
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
+from confluent_kafka.schema_registry.avro import AvroSerializer
+from confluent_kafka.schema_registry.json_schema import JSONSerializer
+from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
+from confluent_kafka.serialization import MessageField, SerializationContext
+
+from reactive_kafka import App, Batch, MissingExtraError
+from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.helpers import until
+from tests.broker.security.certificates import make_certificates
+from tests.schemas import protos
+from tests.schemas.helpers import make_app, reasons, running, serialized
+from tests.schemas.server import RegistryServer, registry_server
+
+SCHEMA = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
+JSON_SCHEMA = '{"title": "Order", "type": "object"}'
+IN_HEADER: dict[str, Any] = {"schema.id.serializer": header_schema_id_serializer}
+
+
+@dataclass
+class Order:
+    id: int
+
+
+@dataclass
+class Answer:
+    doubled: int
+
+
+def serializer(format: str, client: SchemaRegistryClient) -> tuple[Any, Any]:
+    """Confluent's, which writes the schema's GUID into a header; and a value for it."""
+    if format == "avro":
+        return AvroSerializer(client, SCHEMA, conf=IN_HEADER), {"id": 7}
+    if format == "json-schema":
+        return JSONSerializer(JSON_SCHEMA, client, conf=IN_HEADER), {"id": 7}
+    kind = protos.generated().Order
+    return ProtobufSerializer(kind, client, {"use.deprecated.format": False, **IN_HEADER}), kind(id=7)
+
+
+@pytest.mark.parametrize("shape", ["payload", "batch", "iteration"])
+@pytest.mark.parametrize("format", ["avro", "json-schema", "protobuf"])
+async def test_a_schema_may_be_named_by_a_guid_in_a_header(
+    registry: RegistryServer, confluent: SchemaRegistryClient, format: str, shape: str
+) -> None:
+    app = make_app(format)
+    seen: list[Any] = []
+    if shape == "payload":
+
+        @app.incoming("orders")
+        async def handle(order: Order) -> None:
+            seen.append(order.id)
+
+    elif shape == "batch":
+
+        @app.incoming("orders")
+        async def handle_batch(orders: Batch[Order]) -> None:
+            seen.extend(order.id for order in orders.payloads)
+
+    headers: list[tuple[str, bytes]] = []
+    context = SerializationContext("orders", MessageField.VALUE, headers)
+    serialize, value = serializer(format, confluent)
+    data = await serialized(serialize, value, context)
+    assert [name for name, _ in headers] == ["__value_schema_id"]
+    registry.fault, registry.times = 500, 1
+    async with running(app, registry) as test:
+        if shape == "iteration":
+            messages = aiter(app.channel("orders"))
+            test.broker.produce("orders", data, headers=headers)
+            message: Any = await anext(messages)
+            seen.append(message.payload["id"])
+            await message.ack()
+        else:
+            test.broker.produce("orders", data, headers=headers)
+            await test.settled()
+    assert seen == [7]
+
+
+async def test_a_record_whose_schema_is_in_a_header_is_dead_lettered_as_it_was(
+    registry: RegistryServer, confluent: SchemaRegistryClient
+) -> None:
+    app = make_app("avro", {"failure_strategy": "dead-letter-queue"})
+
+    @app.incoming("orders")
+    async def handle(order: Order) -> None:
+        raise ValueError("no")
+
+    headers: list[tuple[str, bytes]] = []
+    context = SerializationContext("orders", MessageField.VALUE, headers)
+    serialize, value = serializer("avro", confluent)
+    data = await serialized(serialize, value, context)
+    async with running(app, registry) as test:
+        test.broker.produce("orders", data, headers=headers)
+        await test.settled()
+        (letter,) = test.records("dead-letter-topic-orders")
+    assert letter.value == data
+    assert headers[0] in letter.headers
+
+
+async def test_a_request_and_its_reply_wait_for_their_schemas(registry: RegistryServer) -> None:
+    app = App(
+        {
+            "schema_registry": {"url": "memory://"},
+            "incoming": {"orders": {"group_id": "g", "value_deserializer": "avro"}},
+            "outgoing": {
+                "asks": {"topic": "orders", "value_serializer": "avro", "reply_topic": "replies"},
+                "answers": {"topic": "replies", "value_serializer": "avro"},
+            },
+        }
+    )
+    emitter = app.emitter("asks")
+
+    @app.incoming("orders")
+    @app.outgoing("answers")
+    async def answer(order: Order) -> Answer:
+        return Answer(2 * order.id)
+
+    registry.fault, registry.times = 500, 2
+    async with running(app, registry):
+        assert await emitter.request(Order(21), reply_type=Answer, timeout=10) == Answer(42)
+
+
+async def test_what_an_emitter_sends_in_a_transaction_waits_for_its_schema(registry: RegistryServer) -> None:
+    app = make_app("avro", outgoing={"transactional_id": "t"})
+    emitter = app.emitter("out")
+    registry.fault, registry.times = 500, 2
+    async with running(app, registry) as test:
+        async with emitter.transaction() as transaction:
+            await transaction.send(Order(1))
+            await transaction.send(Order(2))
+        assert [record.value for record in test.records("out")] == [b"\0\0\0\0\1\2", b"\0\0\0\0\1\4"]
+
+
+async def test_without_waiting_for_writes_records_are_settled_when_the_schema_has_come(
+    registry: RegistryServer,
+) -> None:
+    app = make_app("avro", {"value_deserializer": "int"}, {"wait_for_write": False})
+
+    @app.incoming("orders")
+    @app.outgoing("out")
+    async def handle(number: int) -> Order:
+        return Order(number)
+
+    registry.fault, registry.times = 500, 2
+    async with running(app, registry) as test:
+        for number in range(5):
+            await test.send("orders", number)
+        await test.settled()
+        assert [record.value for record in test.records("out")] == [
+            b"\0\0\0\0\1" + bytes([2 * number]) for number in range(5)
+        ]
+
+
+@pytest.fixture(scope="module")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("certificates")
+    make_certificates(folder)
+    return folder
+
+
+def tls(folder: Path) -> dict[str, Any]:
+    return {
+        "ssl_certfile": str(folder / "server.crt"),
+        "ssl_keyfile": str(folder / "server.key"),
+        "ssl_ca_certs": str(folder / "ours.crt"),
+        "ssl_cert_reqs": ssl.CERT_REQUIRED,
+    }
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_a_registry_with_tls_gets_our_certificate_and_has_to_show_its_own(
+    certificates: Path, is_known: bool
+) -> None:
+    app = make_app("avro")
+    seen: list[int] = []
+
+    @app.incoming("orders")
+    async def handle(order: Order) -> None:
+        seen.append(order.id)
+
+    client = {"ssl_certfile": str(certificates / "client.crt"), "ssl_keyfile": str(certificates / "client.key")}
+    trusted = str(certificates / ("ours.crt" if is_known else "foreign.crt"))
+    with registry_server(**tls(certificates)) as registry, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("reactive_kafka.schemas.registry.NOT_READY_S", 0.2)
+        registry.add("orders-value", SCHEMA)
+        async with running(app, registry, ssl_cafile=trusted, **client) as test:
+            await test.send("orders", b"\0\0\0\0\1\4")
+            if is_known:
+                await test.settled()
+            else:
+                await until(lambda: "certificate verify failed" in reasons(app, "orders"))
+    assert seen == ([2] if is_known else [])
+
+
+@pytest.mark.parametrize(
+    ("format", "package", "extra"),
+    [
+        ("avro", "fastavro", "avro"),
+        ("json-schema", "jsonschema", "json-schema"),
+        ("protobuf", "google.protobuf", "protobuf"),
+    ],
+)
+@pytest.mark.parametrize("side", ["incoming", "outgoing"])
+def test_a_missing_package_is_told_at_the_start_with_what_to_install(
+    monkeypatch: pytest.MonkeyPatch, format: str, package: str, extra: str, side: str
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    app = make_app(format) if side == "incoming" else make_app(format, {"value_deserializer": "json"})
+    with pytest.raises(MissingExtraError, match=rf"{format}.*pip install 'reactive-kafka\[{extra}\]'"):
+        app.configure()
+
+
+async def test_two_runs_of_one_application_ask_their_own_registries() -> None:
+    app = make_app("avro")
+    emitter = app.emitter("out")
+    for first in (Order(1), Answer(1)):
+        broker = MemoryBroker(partitions=1)
+        async with TestApp(app, broker=broker) as test:
+            await emitter.send(first)
+            await emitter.send(Order(2))
+            ids = [(record.value or b"")[4] for record in test.records("out")]
+        await broker.close()
+        assert ids == ([1, 1] if isinstance(first, Order) else [1, 2])

@@ -1,0 +1,181 @@
+"""Who waits for which schema, in virtual time: moments are exact, and the registry answers what it is told to."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from reactive_kafka.clock import Clock
+from reactive_kafka.config.tables import SchemaRegistrySettings
+from reactive_kafka.errors import DecodeError, EncodeError
+from reactive_kafka.formats.registered.schemas import Ask, ById, IdOf, Known, Schema, SchemaMissing, Schemas
+from reactive_kafka.schemas.answers import NotFound, Refused, RegistryAway
+from reactive_kafka.schemas.registry import Registry
+from reactive_kafka.tasks import Tasks
+from tests.app.helpers import in_virtual_time, now, settle_down
+
+AVRO = Schema("AVRO", '"string"')
+
+
+class Scripted:
+    """A source that answers one thing after the other, the last one for ever; and notes when it was asked."""
+
+    def __init__(self, *answers: Any) -> None:
+        self.answers = list(answers)
+        self.asked: list[float] = []
+
+    async def _answer(self) -> Any:
+        self.asked.append(now())
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def schema(self, id: int) -> Schema:
+        found: Schema = await self._answer()
+        return found
+
+    async def latest(self, subject: str) -> Known:
+        found: Known = await self._answer()
+        return found
+
+    async def register(self, subject: str, schema: Schema) -> int:
+        found: int = await self._answer()
+        return found
+
+    lookup = register
+
+
+def registry_of(source: Scripted) -> tuple[Registry, Tasks]:
+    tasks = Tasks()
+    registry = Registry(SchemaRegistrySettings(url=("memory://",)), Clock(now, now), tasks)
+    registry.source = source
+    return registry, tasks
+
+
+def connected(registry: Registry, owner: str = "orders") -> Schemas:
+    schemas = Schemas(owner)
+    schemas.connect(registry)
+    return schemas
+
+
+def missing(schemas: Schemas, ask: Ask) -> SchemaMissing:
+    with pytest.raises(SchemaMissing) as raised:
+        schemas.find(ask)
+    return raised.value
+
+
+@in_virtual_time
+async def test_one_request_answers_all_channels_that_wait_for_the_same() -> None:
+    source = Scripted(AVRO)
+    registry, tasks = registry_of(source)
+    channels = [connected(registry), connected(registry, "invoices")]
+    waiters = [missing(schemas, ById(1)).arrives() for schemas in (*channels, *channels)]
+    assert await asyncio.gather(*waiters) == [True] * 4
+    assert [schemas.find(ById(1)) for schemas in channels] == [AVRO] * 2
+    assert len(source.asked) == 1
+    await tasks.end(1)
+
+
+@in_virtual_time
+async def test_waits_grow_and_readiness_names_the_reason_after_five_seconds() -> None:
+    source = Scripted(RegistryAway("500: it has failed"))
+    registry, tasks = registry_of(source)
+    schemas, other, begun = connected(registry), connected(registry, "invoices"), now()
+    waiter = missing(schemas, ById(1)).arrives()
+    await asyncio.sleep(4.9)
+    assert schemas.not_ready() == []
+    await asyncio.sleep(0.11)
+    assert schemas.not_ready() == ["schema registry memory://: schema 1: 500: it has failed"]
+    assert other.not_ready() == []
+    await asyncio.sleep(60)
+    assert [round(at - begun, 2) for at in source.asked[:8]] == [0, 0.25, 0.75, 1.75, 3.75, 7.75, 15.75, 25.75]
+    source.answers = [AVRO]
+    assert await waiter
+    assert schemas.not_ready() == []
+    await tasks.end(1)
+
+
+@in_virtual_time
+async def test_a_registry_that_asks_for_time_gets_it() -> None:
+    registry, tasks = registry_of(Scripted(RegistryAway("429: too many requests", 30.0), AVRO))
+    begun = now()
+    assert await missing(connected(registry), ById(1)).arrives()
+    assert now() - begun == 30
+    await tasks.end(1)
+
+
+@in_virtual_time
+async def test_when_nobody_waits_any_more_nobody_is_asked_any_more() -> None:
+    source = Scripted(RegistryAway("away"))
+    registry, tasks = registry_of(source)
+    schemas = connected(registry)
+    first, second = (missing(schemas, ById(1)).arrives() for _ in range(2))
+    await settle_down()
+    first.cancel()
+    await asyncio.sleep(1)
+    asked = len(source.asked)
+    assert asked > 1
+    second.cancel()
+    await asyncio.sleep(60)
+    assert len(source.asked) == asked
+    assert schemas.not_ready() == []
+    await tasks.end(1)
+
+
+@in_virtual_time
+async def test_a_no_counts_when_it_was_said_three_times_in_a_row_and_is_forgotten_after_a_minute() -> None:
+    no, away = NotFound("404: Schema not found"), RegistryAway("500: it has failed")
+    source = Scripted(no, no, away, no, no, no, AVRO)
+    registry, tasks = registry_of(source)
+    schemas = connected(registry)
+    assert await missing(schemas, ById(1)).arrives()
+    assert len(source.asked) == 6
+    for _ in range(2):
+        with pytest.raises(DecodeError, match="schema registry memory://: schema 1: 404: Schema not found"):
+            schemas.find(ById(1))
+    await asyncio.sleep(61)
+    assert await missing(schemas, ById(1)).arrives()
+    assert schemas.find(ById(1)) == AVRO
+    await tasks.end(1)
+
+
+@in_virtual_time
+async def test_an_incompatible_schema_is_refused_at_once_and_tried_again_after_a_minute() -> None:
+    registry, tasks = registry_of(Scripted(Refused("409: incompatible"), 7))
+    schemas, ask = connected(registry), IdOf("orders-value", AVRO, True)
+    assert await missing(schemas, ask).arrives()
+    with pytest.raises(EncodeError, match="registering the schema of subject 'orders-value': 409: incompatible"):
+        schemas.find(ask)
+    await asyncio.sleep(61)
+    assert await missing(schemas, ask).arrives()
+    assert schemas.find(ask) == 7
+    await tasks.end(1)
+
+
+@in_virtual_time
+async def test_whoever_waits_when_the_application_ends_is_told() -> None:
+    registry, tasks = registry_of(Scripted(RegistryAway("away")))
+    schemas = connected(registry)
+    waiter = missing(schemas, ById(1)).arrives()
+    await settle_down()
+    await tasks.end(1)
+    assert await waiter is False
+    assert await missing(schemas, ById(1)).arrives() is False
+
+
+@in_virtual_time
+async def test_a_bug_in_asking_is_told_and_tried_again_like_any_other_failure() -> None:
+    registry, tasks = registry_of(Scripted(ZeroDivisionError("oops"), AVRO))
+    assert await missing(connected(registry), ById(1)).arrives()
+    await tasks.end(1)
+
+
+def test_a_channels_memory_of_schemas_is_bounded() -> None:
+    schemas = Schemas("orders")
+    for id in range(1_500):
+        schemas.answered(ById(id), AVRO)
+    assert schemas.find(ById(1_499)) == AVRO
+    missing(schemas, ById(0))
