@@ -31,7 +31,7 @@ SEEDS ?= 20000
 MINUTES ?= 10
 HOURS ?= 1
 KILLS ?= 1000
-FAST := not kafka and not prometheus and not postgres and not redis and not spark
+FAST := not kafka and not prometheus and not postgres and not redis and not spark and not long_faults
 
 .PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types house bench bench-check bench-micro bench-spark constraints audit clean
 
