@@ -202,7 +202,8 @@ class Ground:
         )
         rules = Rules(ordered=True, releases=frozenset({"ok", "failed"}), duplicate_window_s=WINDOW_S)
         found = [*check(evidence, rules), *letters.unfaithful(log, dead, keeps_time=False)]
-        return Verdict(evidence, [*self.failed, *found, *too_many_repeated(evidence.events, MOST_REPEATED)], group)
+        found += too_many_repeated(evidence.events, evidence.disruptions, MOST_REPEATED)
+        return Verdict(evidence, [*self.failed, *found], group)
 
 
 @dataclass
