@@ -13,6 +13,9 @@ TELL_AFTER_S = 1.0
 EARLY_EVERY_S = 0.2
 """How often a commit is sent before its time, unless the bound is strict, or what it may be at any moment is near."""
 
+LOOK_EVERY_S = 0.05
+"""How often the partitions are looked through, unless the bound is strict, or what it may be at any moment is near."""
+
 LATE_S = 1.0
 """How long no commit is stored before it counts as late, unless the bound is strict."""
 
@@ -55,7 +58,8 @@ class UncommittedBound:
         self._urgent = -(-self._ceiling // 2)
         self._count = 0
         self._look_at: float = 0
-        self._early_at = self._below_at = -inf
+        self._urgent_at = 0
+        self._early_at = self._below_at = self._again_at = -inf
 
     def look(self, brought: int, now: float) -> None:
         """Look whether it is reached at *now* (monotonic), after *brought* records in all; most calls need not."""
@@ -65,6 +69,9 @@ class UncommittedBound:
         # Only what was brought can become due: what is in the window at a look, and what polls bring after it.
         if brought < self._look_at and (self._is_strict or self._failing() is None):
             return
+        # A look goes through all partitions, so what may be passed for a while is not looked at for every few thousand.
+        if now < self._again_at and brought < self._urgent_at and self._failing() is None:
+            return
         ahead, window = self._ahead()
         self._count = ahead
         if self._is_always and (ahead >= self._urgent or (ahead >= self._half and now >= self._early_at)):
@@ -73,8 +80,12 @@ class UncommittedBound:
         if ahead < self.most:
             self._below_at = now
         if ahead >= self._ceiling or (ahead >= self.most and (self._failing() is not None or self._is_late(now))):
-            self.since, self._look_at = now if self.since is None else self.since, 0
+            self.since, self._look_at, self._again_at = now if self.since is None else self.since, 0, -inf
         else:
+            self._again_at = -inf
+            if ahead >= self._half and not self._is_strict:  # a commit is on its way
+                urgent = self._urgent if ahead < self._urgent else self._ceiling
+                self._again_at, self._urgent_at = now + LOOK_EVERY_S, brought + urgent - ahead
             marks = (self._half, self.most, self._ceiling)
             room = min(self._half, next(mark for mark in marks if mark > ahead) - ahead)
             self.since, self._look_at = None, brought + max(0, room - (window if self._is_strict else 0))

@@ -159,3 +159,19 @@ def test_it_is_told_once_it_has_lasted() -> None:
     told = partition.bound.not_ready
     assert told(since + TELL_AFTER_S / 2) is None
     assert "max_uncommitted = 20" in str(told(since + TELL_AFTER_S))
+
+
+def test_while_a_commit_is_on_its_way_the_partitions_are_looked_through_a_few_times_a_second_only() -> None:
+    looks, now, brought = list[float](), 0.0, 0
+
+    def ahead() -> tuple[int, int]:
+        looks.append(now)
+        return 12_000, 0
+
+    bound = UncommittedBound(
+        10_000, Throttled(5.0), ahead, lambda: None, failing=lambda: None, stored_at=lambda: now, is_strict=False
+    )
+    while now < 1.0:  # 300,000 records a second, in polls of 600
+        bound.look(brought, now)
+        now, brought = now + 0.002, brought + 600
+    assert 5 <= len(looks) <= 21
