@@ -143,7 +143,7 @@ def test_two_members_do_the_same_on_each_loop_in_one_thread_or_in_two(
     where(group)
     assert len(group.threads) == (1 if where is in_one_loop else 2)
     for thread in set(threading.enumerate()) - before:
-        thread.join(5)  # the one that has watched a loop notices a moment later that it has ended
+        thread.join(5)  # one that has worked for a loop may end a moment after it
     assert set(threading.enumerate()) <= before
     places = [(partition, offset) for _, partition, offset in group.handled]
     assert Counter(places) == Counter((partition, offset) for partition in range(PARTITIONS) for offset in range(EACH))
