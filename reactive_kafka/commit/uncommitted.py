@@ -55,7 +55,7 @@ class UncommittedBound:
         self._is_strict = is_strict
         self._half = -(-most // 2)
         self._ceiling = most if is_strict else AT_ANY_MOMENT * most
-        self._urgent = -(-self._ceiling // 2)
+        self._urgent = self._half if is_strict else self._ceiling - self._ceiling // 4
         self._count = 0
         self._look_at: float = 0
         self._urgent_at = 0

@@ -36,7 +36,7 @@ def budgets(unsettled: Mapping[TopicPartition, int], max_in_flight: int) -> dict
     return {partition: records for partition, records in allowed.items() if records > 0}
 
 
-PIECE = 128
+PIECE = 256
 """Most records that a poll brings of one partition, where partitions take turns. What a poll, a chunk and a worker's
 coming and going cost is little beside those of so many records."""
 
@@ -50,8 +50,8 @@ partition does not wait for the backlogs of others."""
 CRUMBS = 8
 """With less than this left to share, each partition brings a record of its own part instead."""
 
-FEW = 16
-"""So many partitions need not take turns, if they have two records each."""
+FEW, ROOMY = 16, 128
+"""So few partitions need not take turns, if they have two records each; and any number, if they have so many each."""
 
 
 def take_turns(partitions: int, max_in_flight: int, batch: int = 0) -> bool:
@@ -62,7 +62,7 @@ def take_turns(partitions: int, max_in_flight: int, batch: int = 0) -> bool:
     """
     if max_in_flight < 2 * partitions:
         return True
-    return partitions > FEW and max_in_flight < PIECE * partitions and batch <= max_in_flight - max_in_flight // 16
+    return partitions > FEW and max_in_flight < ROOMY * partitions and batch <= max_in_flight - max_in_flight // 16
 
 
 def window(max_in_flight: int, partitions: int, *, is_set: bool) -> int:
@@ -139,6 +139,33 @@ def turn(
     return Turn(
         max(1, min(piece, 2 * shared // 3)), {tp: records for tp, records in more.items() if records > 0}, shared
     )
+
+
+class Shares(dict[TopicPartition, int]):
+    """partition -> most records that a poll may bring of it: the same for nearly all of them, and from poll to poll.
+
+    To make it anew for 1,000 partitions would cost a poll more than all else that is decided about it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._names: tuple[TopicPartition, ...] = ()
+        self._each = 0
+        self._changed: Collection[TopicPartition] = ()
+
+    def reset(self, names: tuple[TopicPartition, ...], each: int) -> None:
+        """So many records of each of these, and of no other partition."""
+        if names is self._names and each == self._each:
+            self.update(dict.fromkeys(self._changed, each))
+        else:
+            self.clear()
+            self.update(dict.fromkeys(names, each))
+            self._names, self._each = names, each
+        self._changed = ()
+
+    def changed(self, partitions: Collection[TopicPartition]) -> None:
+        """Of those that :meth:`reset` named, these and no other may have another number since, or none."""
+        self._changed = partitions
 
 
 READ_AHEAD = 10

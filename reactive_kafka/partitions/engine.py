@@ -74,7 +74,8 @@ class CommitEngine:
         """
         ahead = window = 0
         for one in self.table:
-            if (tracker := one.live) is not None:
+            # Where nothing has come since the last commit the window needs no look, which costs the most here.
+            if (tracker := one.live) and (tracker.flags or tracker.position != tracker.uncommitted_from):
                 ahead += max(0, self._unstored(tracker))
                 window += tracker.window
         return ahead, window

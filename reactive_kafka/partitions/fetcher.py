@@ -12,7 +12,7 @@ from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.uncommitted import UncommittedBound
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.partitions import budget
-from reactive_kafka.partitions.budget import Asked, Pace, Valves
+from reactive_kafka.partitions.budget import Asked, Pace, Shares, Valves
 from reactive_kafka.partitions.delayed import DelayedRecords, awaits_plans
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.partition import Partition
@@ -45,6 +45,7 @@ class Fetcher:
         self._clock = parts.clock
         self._valves = Valves()
         self._pace = Pace()
+        self._shares = Shares()
         self._turned_at = -inf
         self._brought = 0
         self._holding: list[Partition] = []  # those that may hold records: no others can
@@ -110,14 +111,18 @@ class Fetcher:
         if this.most:
             self._turned_at = now
         most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)
-        each = max(1, this.each)
-        wanted = dict.fromkeys(self._table.read_names, each) if most else {}
-        left_out = [partition for partition in stopped if self._read(partition) is not None]
+        wanted: dict[TopicPartition, int] = {}
+        changed = [partition for partition in stopped if self._read(partition) is not None]
+        if most:
+            wanted = self._shares
+            self._shares.reset(self._table.read_names, max(1, this.each))
+        left_out = list(changed)
         for partition in left_out:
             wanted.pop(partition, None)
         for partition in held.keys() - stopped:
             if (one := self._read(partition)) is None:
                 continue
+            changed.append(partition)
             records, lane = this.held.get(partition, 0), one.lane
             if records and wanted and lane is not None and not _is_long(lane):
                 wanted[partition] = records
@@ -127,6 +132,8 @@ class Fetcher:
         more = self._read_ahead(wanted, held, stopped, room)
         if more:
             left_out = [partition for partition in left_out if partition not in wanted]
+        if most:
+            self._shares.changed(changed)
         is_idle = is_urgent and not self._lanes.has_work  # else a worker may look for other keys at any moment
         return Asked(wanted, most + more, left_out, None if wanted or is_idle else budget.LOOK_S)
 

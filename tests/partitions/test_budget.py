@@ -13,6 +13,7 @@ from reactive_kafka.partitions.budget import (
     READ_AHEAD,
     TURN_S,
     Pace,
+    Shares,
     Turn,
     Valves,
     budgets,
@@ -255,6 +256,33 @@ def test_a_turn_is_a_millisecond_of_work() -> None:
     assert pace.look(10_000_000, 103.0) == PIECE
     assert pace.look(10_000_000, 200.0) == PIECE  # nothing came meanwhile
     assert pace.look(10_000_100, 201.0) == 1
+
+
+partitions_given = st.dictionaries(st.integers(0, 9), st.integers(1, 99), max_size=5)
+
+
+@given(
+    st.lists(st.sets(st.integers(0, 9), max_size=8), min_size=1, max_size=3),
+    st.lists(st.tuples(st.integers(0, 2), st.integers(1, 3), partitions_given, st.sets(st.integers(0, 9)))),
+)
+def test_shares_are_those_of_a_poll_before_which_nobody_changed_any(
+    read: list[set[int]], polls: list[tuple[int, int, dict[int, int], set[int]]]
+) -> None:
+    names = [tuple(TopicPartition("orders", number) for number in sorted(numbers)) for numbers in read]
+    shares = Shares()
+    for which, each, given_by, without in polls:
+        now = names[which % len(names)]
+        shares.reset(now, each)
+        assert shares == dict.fromkeys(now, each)
+        own = {TopicPartition("orders", number): records for number, records in given_by.items()}
+        gone = {TopicPartition("orders", number) for number in without}
+        changed = [name for name in now if name in own or name in gone]
+        for name in changed:
+            if name in gone:
+                del shares[name]
+            else:
+                shares[name] = own[name]
+        shares.changed(changed)
 
 
 # -- valves

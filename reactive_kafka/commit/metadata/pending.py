@@ -166,6 +166,8 @@ class OffsetMetadata:
     ) -> PendingCommit:
         plans = tracker.planned_beyond(position)
         topic = self.topic_id or "" if plans or self._policy.tells_topic else ""
+        if not (plans or user or topic):  # of most partitions, so it is made fast
+            return PendingCommit(tracker, position, is_new, number=number, last=last)
         text, bare = (
             encode(position, plans, said, topic=topic, limit=self._room.for_user) if plans or said or topic else ""
             for said in (user, "")
