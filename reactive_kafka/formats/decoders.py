@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.cloudevents_read import Parts, RecordDecoder, record_decoder, value_decoder
-from reactive_kafka.formats.models import Decoder, Explain, Read, guarded, model_for
+from reactive_kafka.formats.models import Decoder, Explain, guarded, model_for
 from reactive_kafka.formats.names import (
     EVENTS,
     FLOATS,
@@ -22,6 +22,7 @@ from reactive_kafka.formats.names import (
     format_function,
     unusable,
 )
+from reactive_kafka.formats.quick_json import Read
 from reactive_kafka.formats.registered.codecs import registered_decoder
 from reactive_kafka.formats.registered.schemas import Registered, framed
 from reactive_kafka.formats.wanted import Wanted, is_union, wanted
