@@ -14,12 +14,17 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from benchmarks import machine, report, topic
+from benchmarks import machine, orders, report, topic
 from benchmarks.contenders.meter import Result
-from benchmarks.plan import BASELINES, CONTENDERS, WAIT_S, Contender
+from benchmarks.plan import BASELINES, CONTENDERS, WAIT_S, Contender, Source
+
+if TYPE_CHECKING:
+    from tests.schemas.server import RegistryServer
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results.md"
@@ -37,11 +42,12 @@ def main() -> int:
     load = machine.load()
     if load > machine.QUIET:
         print(f"warning: others use this machine (load {load:.1f}): the figures will say little", file=sys.stderr)
-    with kafka(given.bootstrap) as (bootstrap, broker):
-        topics = _fill(bootstrap, sorted({one.partitions for one in chosen}), given.records)
+    with kafka(given.bootstrap) as (bootstrap, broker), registry_for(chosen) as registry:
+        place = Place(bootstrap=bootstrap, registry="" if registry is None else registry.url, records=given.records)
+        _fill(place, sorted({one.source for one in chosen}), registry)
         # The broker's code is cold at first, and the first reader alone would pay for it.
-        _run(chosen[0], bootstrap, topics, given.records)
-        rounds, failures = _rounds(chosen, given.rounds, bootstrap, topics, given.records)
+        _run(chosen[0], place)
+        rounds, failures = _rounds(chosen, given.rounds, place)
     text = _page(rounds, given.records, broker, load)
     print("\n" + text)
     if given.write:
@@ -69,14 +75,40 @@ def _is_wanted(contender: Contender, names: Sequence[str] | None, partitions: in
     return is_named and partitions in (None, contender.partitions)
 
 
-def _fill(bootstrap: str, partitions: Sequence[int], records: int) -> dict[int, str]:
-    """A topic for each number of partitions, with as many records; number -> its name."""
-    topics = {count: f"bench-{count}-{uuid.uuid4().hex[:8]}" for count in partitions}
-    for count, name in topics.items():
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where the records are: so many in each of the topics."""
+
+    bootstrap: str
+    registry: str
+    records: int
+    topics: dict[Source, str] = field(default_factory=dict)
+
+
+def _fill(place: Place, sources: Sequence[Source], registry: RegistryServer | None) -> None:
+    """Make a topic of each of *sources*."""
+    for source in sources:
+        count, values = source
+        name = place.topics[source] = f"bench-{values.lower()}-{count}-{uuid.uuid4().hex[:8]}"
+        value: Callable[[int], bytes] = topic.numbered if values == "plain" else orders.as_json
+        if values == "Avro" and registry is not None:
+            value = orders.as_avro(registry.add(f"{name}-value", orders.SCHEMA))
         began = time.monotonic()
-        asyncio.run(topic.fill(bootstrap, name, records, partitions=count))
-        print(f"{records:,} records written to {count:,} partitions in {time.monotonic() - began:.1f} s", flush=True)
-    return topics
+        asyncio.run(topic.fill(place.bootstrap, name, place.records, value, partitions=count))
+        took = time.monotonic() - began
+        print(f"{place.records:,} {values} records written to {count:,} partitions in {took:.1f} s", flush=True)
+
+
+@contextlib.contextmanager
+def registry_for(chosen: Sequence[Contender]) -> Iterator[RegistryServer | None]:
+    """The schema registry of our tests, if anybody needs one."""
+    if not any(one.values == "Avro" for one in chosen):
+        yield None
+        return
+    from tests.schemas.server import registry_server
+
+    with registry_server() as registry:
+        yield registry
 
 
 @contextlib.contextmanager
@@ -92,9 +124,7 @@ def kafka(bootstrap: str | None) -> Iterator[tuple[str, str]]:
         yield address, f"Apache Kafka {KAFKA_VERSION}, one node on this machine"
 
 
-def _rounds(
-    contenders: Sequence[Contender], count: int, bootstrap: str, topics: Mapping[int, str], records: int
-) -> tuple[list[dict[str, Result]], list[str]]:
+def _rounds(contenders: Sequence[Contender], count: int, place: Place) -> tuple[list[dict[str, Result]], list[str]]:
     """Run everybody *count* times, every other round backwards; the results and what failed."""
     rounds: list[dict[str, Result]] = []
     failures: list[str] = []
@@ -103,7 +133,7 @@ def _rounds(
         # Neighbours stay neighbours, so that what is compared ran within seconds of each other.
         for contender in contenders if number % 2 == 0 else reversed(contenders):
             try:
-                result = _run(contender, bootstrap, topics, records)
+                result = _run(contender, place)
             except RunFailedError as error:
                 failures.append(f"round {number + 1}: {contender.name}: {error}")
                 print(failures[-1], file=sys.stderr, flush=True)
@@ -114,19 +144,21 @@ def _rounds(
     return rounds, failures
 
 
-def _run(contender: Contender, bootstrap: str, topics: Mapping[int, str], records: int) -> Result:
+def _run(contender: Contender, place: Place) -> Result:
     """One run in a process of its own.
 
     Raises:
         RunFailedError: It ended with an error, took too long, or committed less than it should have.
     """
-    name = topics[contender.partitions]
+    bootstrap, records, name = place.bootstrap, place.records, place.topics[contender.source]
     group = f"{contender.run.replace(':', '-')}-{uuid.uuid4().hex[:8]}"
     wanted = min(contender.records or records, records)
     python = ROOT / (".venv-bench" if contender.peer else ".venv") / "bin" / "python"
     command = [str(python), "-m", "benchmarks.contenders", contender.run]
     command += ["--bootstrap", bootstrap, "--topic", name, "--group", group, "--records", str(wanted)]
     command += ["--wait", str(WAIT_S if contender.series == "10 ms" else 0.0)]
+    if contender.values == "Avro":
+        command += ["--registry", place.registry]
     target = f"{group}-out" if contender.series == "sending" else None
     if target is not None:
         asyncio.run(topic.create(bootstrap, target, partitions=contender.partitions))
@@ -165,7 +197,8 @@ def _page(rounds: Sequence[report.Round], records: int, broker: str, load: float
         *(f"- {line}" for line in machine.describe()),
         f"- Load of the machine in the minute before: {load:.1f}",
         f"- {broker}; {records:,} records of {topic.VALUE_BYTES} bytes, uncompressed, in {topic.PARTITIONS} "
-        "partitions where the table names no other number",
+        f"partitions where the table names no other number; orders are {len(orders.as_json(1_000_000))} bytes of JSON, "
+        f"or {len(orders.as_avro(1)(1_000_000))} of Avro with their schema in a registry",
         "- All contenders deliver at least once: nothing is committed before it is handled. Ours runs with metrics, "
         "poison watch and health over HTTP on, and had committed the end of the topic when it ended.",
         "- Measured from the first handler call to the end of the last one, each in a process of its own with a fresh "

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Series = Literal["no-op", "no-op, 100 partitions", "no-op, 1,000 partitions", "10 ms", "sending"]
-"""What the rows of one table have in common: the handler, and the topic where it has not four partitions. *sending*:
-records of 100 bytes without a key are written to a topic of four partitions, each of them confirmed, or each of their
-transactions."""
+Series = Literal["no-op", "no-op, 100 partitions", "no-op, 1,000 partitions", "10 ms", "JSON", "Avro", "sending"]
+"""What the rows of one table have in common: the handler, and the topic where it has not four partitions. *JSON* and
+*Avro*: the handler gets an order and does nothing. *sending*: records of 100 bytes without a key are written to a topic
+of four partitions, each of them confirmed, or each of their transactions."""
+
+Values = Literal["plain", "JSON", "Avro"]
+"""What is in the records of a topic: 100 bytes of no format, or an order."""
+
+Source = tuple[int, Values]
+"""A topic of so many partitions with such values."""
 
 FEW_PARTITIONS = 4
 PARTITIONS: dict[Series, int] = {"no-op, 100 partitions": 100, "no-op, 1,000 partitions": 1000}
@@ -45,6 +51,16 @@ class Contender:
         """How many the topic has that it reads."""
         return PARTITIONS.get(self.series, FEW_PARTITIONS)
 
+    @property
+    def values(self) -> Values:
+        """What is in the topic that it reads."""
+        return self.series if self.series in ("JSON", "Avro") else "plain"
+
+    @property
+    def source(self) -> Source:
+        """Which topic it reads."""
+        return self.partitions, self.values
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
@@ -73,10 +89,18 @@ OURS_EMIT = "reactive_kafka, `send_nowait`"
 IN_TRANSACTIONS = {size: f"reactive_kafka, transactions of {size:,} records" for size in (100, 1_000, 10_000)}
 WITH_FLUSHES = {size: f"reactive_kafka, `flush` after each {size:,} records" for size in IN_TRANSACTIONS}
 OURS_CHAIN = "reactive_kafka, topic to handler to topic"
+GETMANY_JSON = f"{GETMANY} and `json.loads`"
+OURS_DICT = "reactive_kafka, `dict`"
+OURS_DATACLASS = "reactive_kafka, a dataclass"
+OURS_PYDANTIC = "reactive_kafka, a pydantic model"
+OURS_STRUCT = "reactive_kafka, a `msgspec.Struct`"
+CONFLUENT_AVRO = "confluent-kafka `consume(500)` and `AvroDeserializer`"
 
 WAIT_S = 0.010
 FEW = 400  # enough for a contender that handles about 100 a second
 MANY = 50_000
+DECODED = 500_000
+DECODED_SLOWLY = 200_000
 
 CONTENDERS = (
     Contender(name=GETMANY, run="raw:getmany", series="no-op"),
@@ -111,6 +135,32 @@ CONTENDERS = (
         commits="each record",
     ),
     Contender(name=OURS_WAITING, run="ours:concurrent", series="10 ms", records=MANY),
+    Contender(name=GETMANY_JSON, run="raw:getmany_json", series="JSON", records=DECODED),
+    Contender(name=OURS_DICT, run="ours_formats:json_dict", series="JSON", records=DECODED),
+    Contender(name=OURS_DATACLASS, run="ours_formats:json_dataclass", series="JSON", records=DECODED),
+    Contender(name=OURS_PYDANTIC, run="ours_formats:json_pydantic", series="JSON", records=DECODED),
+    Contender(name=OURS_STRUCT, run="ours_formats:json_struct", series="JSON", records=DECODED),
+    Contender(
+        name="FastStream `batch=True`, dicts",
+        run="faststream_peer:json_dict",
+        series="JSON",
+        records=DECODED_SLOWLY,
+        peer=True,
+        commits="each batch",
+    ),
+    Contender(
+        name="FastStream `batch=True`, pydantic models",
+        run="faststream_peer:json_pydantic",
+        series="JSON",
+        records=DECODED_SLOWLY,
+        peer=True,
+        commits="each batch",
+    ),
+    Contender(name=CONFLUENT_AVRO, run="librdkafka:consume_avro", series="Avro", records=DECODED_SLOWLY),
+    Contender(name="reactive_kafka, Avro, `dict`", run="ours_formats:avro_dict", series="Avro", records=DECODED),
+    Contender(
+        name="reactive_kafka, Avro, a dataclass", run="ours_formats:avro_dataclass", series="Avro", records=DECODED
+    ),
     Contender(name=RAW_SEND, run="raw:send", series="sending", records=200_000, reads=False, commits=""),
     Contender(name=CONFLUENT, run="librdkafka:produce", series="sending", records=1_000_000, reads=False, commits=""),
     Contender(name=OURS_EMIT, run="ours:emit", series="sending", records=1_000_000, reads=False, commits=""),
@@ -135,6 +185,8 @@ BASELINES: dict[Series, str] = {
     "no-op, 100 partitions": GETMANY_100,
     "no-op, 1,000 partitions": GETMANY_1000,
     "10 ms": SEQUENTIAL,
+    "JSON": GETMANY_JSON,
+    "Avro": CONFLUENT_AVRO,
     "sending": RAW_SEND,
 }
 
@@ -146,6 +198,10 @@ GOALS = (
     Goal(ours=OURS_MESSAGE_1000, theirs=GETMANY_1000, least=1.0),
     Goal(ours=OURS_BYTES_1000, theirs=GETMANY_1000, least=1.0),
     Goal(ours=OURS_WAITING, theirs=SEQUENTIAL, least=150.0),
+    Goal(ours=OURS_DICT, theirs=GETMANY_JSON, least=1.5),
+    Goal(ours=OURS_DATACLASS, theirs=GETMANY_JSON, least=1.5),
+    Goal(ours=OURS_PYDANTIC, theirs=GETMANY_JSON, least=0.9),
+    Goal(ours=OURS_STRUCT, theirs=GETMANY_JSON, least=2.0),
     # What is reached and held; wanted are 4 times for the emitter and 3 for the chain.
     Goal(ours=OURS_EMIT, theirs=RAW_SEND, least=3.5),
     Goal(ours=OURS_EMIT, theirs=CONFLUENT, least=0.9),

@@ -1,17 +1,23 @@
-"""What the benchmarks of Spark channels make of their figures; measuring itself needs minutes and a quiet machine."""
+"""What the benchmarks measure and make of their figures; measuring itself needs minutes and a quiet machine."""
 
 from __future__ import annotations
 
+import io
+import json
 import subprocess
 import sys
 
+import fastavro
 import pytest
 
+from benchmarks import orders, plan
+from benchmarks.contenders import ours_formats
 from benchmarks.memory import peak_mb
 from benchmarks.spark import figures, report
 from benchmarks.spark.figures import Beside, Overhead, Phase, Spread, Throughput
 from benchmarks.spark.plan import BATCH_RECORDS, BY_HAND, MAX_POLL_INTERVAL_S, RANGES, RECORDS, VALUE_BYTES
 from benchmarks.spark.work import Laps, click
+from reactive_kafka.formats import decoder_for
 
 LITTLE = Spread(count=3, p50=0.25, p99=1.0, max=2.0)
 
@@ -123,3 +129,32 @@ def test_the_peak_of_a_small_process_is_not_that_of_the_large_one_that_has_start
     child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert peak_mb() >= len(ballast) / 1e6
     assert 1 < float(child.stdout) < 100
+
+
+def test_every_order_is_the_same_in_both_formats() -> None:
+    schema = fastavro.parse_schema(json.loads(orders.SCHEMA))
+    as_avro = orders.as_avro(258)
+    for number in (0, 7, 1_999_999):
+        written = as_avro(number)
+        assert written[:5] == b"\0\0\0\1\2"
+        assert json.loads(orders.as_json(number)) == orders.order(number)
+        assert fastavro.schemaless_reader(io.BytesIO(written[5:]), schema, None) == orders.order(number)
+
+
+@pytest.mark.parametrize("kind", [ours_formats.OrderData, ours_formats.OrderModel, ours_formats.OrderStruct])
+def test_every_type_that_is_measured_reads_an_order(kind: type) -> None:
+    decode = decoder_for(kind, "json")
+    assert decode is not None
+    assert decode(orders.as_json(7)) == kind(**orders.order(7))
+
+
+def test_goals_and_baselines_name_contenders() -> None:
+    names = {one.name for one in plan.CONTENDERS}
+    assert {name for goal in plan.GOALS for name in (goal.ours, goal.theirs)} <= names
+    assert {one.series for one in plan.CONTENDERS} == plan.BASELINES.keys()
+    assert names >= set(plan.BASELINES.values())
+
+
+def test_who_decodes_reads_a_topic_of_orders() -> None:
+    for one in plan.CONTENDERS:
+        assert one.values == (one.series if one.series in ("JSON", "Avro") else "plain")

@@ -19,11 +19,12 @@ def main() -> None:
     parser.add_argument("--records", required=True, type=int)
     parser.add_argument("--wait", type=float, default=0.0)
     parser.add_argument("--target", default="")
+    parser.add_argument("--registry", default="")
     given = parser.parse_args()
     module, _, function = given.contender.partition(":")
     job = Job(
         bootstrap=given.bootstrap, topic=given.topic, group=given.group, records=given.records, wait_s=given.wait,
-        target=given.target,
+        target=given.target, registry=given.registry,
     )  # fmt: skip
     run = getattr(importlib.import_module(f"benchmarks.contenders.{module}"), function)
     asyncio.run(run(job)).write()

@@ -1,7 +1,8 @@
 """FastStream, in the two modes that are at least once: it commits after a batch, or after each record.
 
-Tuned for it as far as its documentation goes: it logs nothing, and hands the bytes out as they are. By default it
-tries to read each payload as JSON first, which made the batch mode four times slower with these records.
+Tuned for it as far as its documentation goes: it logs nothing, and hands the bytes out as they are, unless they are
+orders. By default it tries to read each payload as JSON first, which made the batch mode four times slower with records
+that are none.
 """
 
 import asyncio
@@ -10,6 +11,7 @@ from typing import Any
 from faststream import AckPolicy
 from faststream.kafka import KafkaBroker
 from faststream.message import StreamMessage
+from pydantic import BaseModel
 
 from benchmarks.contenders.meter import Job, Meter, Result
 
@@ -27,6 +29,43 @@ async def batch(job: Job) -> Result:
                 mark = meter.reached(seen)
 
     return await _run(job, meter, handle, batch=True)
+
+
+class OrderModel(BaseModel):
+    """As ours are read into."""
+
+    id: int
+    customer: str
+    item: str
+    quantity: int
+    price: float
+    paid: bool
+    note: str | None = None
+
+
+async def json_dict(job: Job) -> Result:
+    """The batch mode with its own decoder, into dicts."""
+    return await _decoded(job, list[dict[str, Any]])
+
+
+async def json_pydantic(job: Job) -> Result:
+    """The batch mode with its own decoder, into models."""
+    return await _decoded(job, list[OrderModel])
+
+
+async def _decoded(job: Job, kind: Any) -> Result:
+    meter = Meter(job.records)
+    seen, mark = 0, 1
+
+    async def handle(orders: Any) -> None:
+        nonlocal seen, mark
+        for _ in orders:
+            seen += 1
+            if seen == mark:
+                mark = meter.reached(seen)
+
+    handle.__annotations__["orders"] = kind
+    return await _run(job, meter, handle, batch=True, decoder=None)
 
 
 async def each(job: Job) -> Result:
@@ -51,8 +90,8 @@ async def _as_it_is(message: StreamMessage[Any]) -> Any:
     return message.body
 
 
-async def _run(job: Job, meter: Meter, handle: Any, *, batch: bool) -> Result:
-    broker = KafkaBroker(job.bootstrap, logger=None, decoder=_as_it_is)
+async def _run(job: Job, meter: Meter, handle: Any, *, batch: bool, decoder: Any = _as_it_is) -> Result:
+    broker = KafkaBroker(job.bootstrap, logger=None, decoder=decoder)
     broker.subscriber(
         job.topic,
         group_id=job.group,

@@ -1,11 +1,19 @@
-"""confluent-kafka's producer: records are handed to librdkafka, and each is confirmed by a callback."""
+"""confluent-kafka: its producer, which confirms each record by a callback, and its consumer with a deserialiser."""
 
 from __future__ import annotations
 
-from confluent_kafka import KafkaError, Message, Producer
+import time
+from collections.abc import Callable
+
+from confluent_kafka import Consumer, KafkaError, Message, Producer
+from confluent_kafka.schema_registry import SchemaRegistryClient
+from confluent_kafka.schema_registry.avro import AvroDeserializer
+from confluent_kafka.serialization import MessageField, SerializationContext
 
 from benchmarks.contenders.meter import Job, Meter, Result
 from benchmarks.topic import numbered
+
+COMMIT_EVERY_S = 1.0
 
 
 async def produce(job: Job) -> Result:
@@ -38,3 +46,40 @@ async def produce(job: Job) -> Result:
     if delivered != job.records:
         raise RuntimeError(f"{delivered} of {job.records} records were confirmed")
     return meter.result()
+
+
+async def consume_avro(job: Job) -> Result:
+    """``consume(500)`` and its ``AvroDeserializer``: a dict for each record. It is committed once a second."""
+    meter = Meter(job.records)
+    consumer = Consumer({
+        "bootstrap.servers": job.bootstrap, "group.id": job.group, "auto.offset.reset": "earliest",
+        "enable.auto.commit": False,
+    })  # fmt: skip
+    context = SerializationContext(job.topic, MessageField.VALUE)
+    with SchemaRegistryClient({"url": job.registry}) as registry:
+        read = AvroDeserializer(registry)
+        consumer.subscribe([job.topic])
+        try:
+            _consume(consumer, meter, lambda value: read(value, context))
+        finally:
+            consumer.close()
+    return meter.result()
+
+
+def _consume(consumer: Consumer, meter: Meter, read: Callable[[bytes | None], object]) -> None:
+    seen, mark = 0, 1
+
+    def handle(order: object) -> None:
+        nonlocal seen, mark
+        seen += 1
+        if seen == mark:
+            mark = meter.reached(seen)
+
+    due = time.monotonic() + COMMIT_EVERY_S
+    while not meter.finished:
+        for message in consumer.consume(500, timeout=1.0):
+            handle(read(message.value()))
+        if time.monotonic() >= due and seen:
+            consumer.commit(asynchronous=False)
+            due = time.monotonic() + COMMIT_EVERY_S
+    consumer.commit(asynchronous=False)

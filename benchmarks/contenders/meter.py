@@ -30,6 +30,7 @@ class Job:
         records: How many to handle; the topic holds at least as many.
         wait_s: How long the handler sleeps for each record; 0 for a handler that does nothing.
         target: The topic to write to, if that is what it does.
+        registry: Where the schemas of the topic are, if it has any.
     """
 
     bootstrap: str
@@ -38,6 +39,7 @@ class Job:
     records: int
     wait_s: float = 0.0
     target: str = ""
+    registry: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -12,7 +12,9 @@ from benchmarks.topic import numbered
 from reactive_kafka import App, BufferFullError, Message, Sending
 
 
-def make_app(job: Job, *, sends: dict[str, Any] | None = None, **channel: Any) -> App:
+def make_app(
+    job: Job, *, sends: dict[str, Any] | None = None, tables: dict[str, Any] | None = None, **channel: Any
+) -> App:
     """An application with the one channel ``bench``, and ``out`` if it *sends*; what is not said is at its default."""
     return App(
         {
@@ -28,6 +30,7 @@ def make_app(job: Job, *, sends: dict[str, Any] | None = None, **channel: Any) -
                 }
             },
             "outgoing": {} if sends is None else {"out": sends},
+            **(tables or {}),
         }
     )
 

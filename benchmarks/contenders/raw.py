@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -54,14 +55,34 @@ async def getmany(job: Job) -> Result:
     """``getmany(max_records=500)``; the commit stands between two batches, so it covers handled records only."""
     meter = Meter(job.records)
     handle = make_handler(meter, job.wait_s)
+
+    async def work(records: list[Any]) -> None:
+        for record in records:
+            await handle(record)
+
+    return await _in_batches(job, meter, work)
+
+
+async def getmany_json(job: Job) -> Result:
+    """The same, with ``json.loads`` of each value: the handler gets a dict."""
+    meter = Meter(job.records)
+    handle, loads = make_handler(meter, job.wait_s), json.loads
+
+    async def work(records: list[Any]) -> None:
+        for record in records:
+            await handle(loads(record.value))
+
+    return await _in_batches(job, meter, work)
+
+
+async def _in_batches(job: Job, meter: Meter, work: Callable[[list[Any]], Awaitable[None]]) -> Result:
     consumer = make_consumer(job)
     await consumer.start()
     try:
         due = time.monotonic() + COMMIT_EVERY_S
         while not meter.finished:
             for records in (await consumer.getmany(timeout_ms=1000, max_records=500)).values():
-                for record in records:
-                    await handle(record)
+                await work(records)
             if time.monotonic() >= due:
                 await consumer.commit()
                 due = time.monotonic() + COMMIT_EVERY_S
