@@ -65,7 +65,7 @@ class ChannelSpec:
     decode: Decode | None = None  # for an application that iterates; handlers have theirs. None: payloads are bytes
     # the same of records with headers, which may be CloudEvents, or name a schema
     decode_record: DecodeRecord | None = None
-    decode_key: Decode | None = None
+    decode_key: DecodeRecord | None = None
     key_of: KeyOf | None = None  # what records are ordered by, with ``ordering = "key"``
     connector: Connector | None = None  # makes the clients that read the channel's own topics; None: the run's does
     schemas: Schemas | None = None  # what the formats of its values and keys need

@@ -32,11 +32,14 @@ from reactive_kafka.formats import (
     refused_tombstone,
 )
 from reactive_kafka.formats.names import REGISTERED_FORMATS, load_function
+from reactive_kafka.formats.registered.schemas import KEY_HEADER, framed
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.outgoing.outbox import Partitioner
+from reactive_kafka.records import RawRecord
 from reactive_kafka.spark.batches.function import SparkDecoration, SparkFunction
 
 T = TypeVar("T")
+KeyDecoder = Callable[[RawRecord], object]
 Load = Callable[[IncomingSettings], object]
 LOADED: tuple[Load, ...] = (key_of, MetadataReader, codec_for, commits.load_custom, failures.load_custom)
 """They import what a channel's settings name as ``module:function``."""
@@ -53,7 +56,7 @@ class IncomingSpec:
     settings: IncomingSettings
     handler: HandlerSpec | None
     decode: Decoder | None
-    decode_key: Decoder | None
+    decode_key: KeyDecoder | None
     decode_record: RecordDecoder | None = None  # of records with headers; None: as all others
     outgoing: tuple[str, ...] = ()
     spark: SparkFunction | None = None
@@ -140,7 +143,7 @@ def incoming_spec(match: Match | None, settings: IncomingSettings, problems: lis
         settings,
         match.handler,
         decode,
-        None if decode_key is None else _of_keys(decode_key),
+        None if decode_key is None else _of_keys(decode_key, settings.key_deserializer),
         decode_record,
         match.outgoing,
         refusal=refused_tombstone(wanted) if decode is None else None,
@@ -236,11 +239,15 @@ def check_named(settings: IncomingSettings, problems: list[str], *, by: tuple[Lo
         tried("", problems, load, settings)
 
 
-def _of_keys(decode: Decoder) -> Decoder:
+def _of_keys(decode: Decoder, deserializer: str | None) -> KeyDecoder:
     """A record without a key has none, whatever the format; and what does not fit says that it is the key."""
+    may_be_framed = deserializer in REGISTERED_FORMATS
 
-    def decode_key(key: bytes | None) -> object:
+    def decode_key(record: RawRecord) -> object:
+        key = record.key
         try:
+            if may_be_framed and record.headers:
+                key = framed(key, record.headers, KEY_HEADER)
             return None if key is None else decode(key)
         except DecodeError as error:
             refused, cause = DecodeError(f"the record's key: {text_of(error)}"), error.__cause__

@@ -10,6 +10,8 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import OutgoingSettings
 from reactive_kafka.errors import ConfigError, EncodeError, RejectedRecordError
 from reactive_kafka.formats import Encoder, EventDefaults, EventRecord, EventWriter, Registered, is_event_type
+from reactive_kafka.formats.names import REGISTERED_FORMATS
+from reactive_kafka.formats.registered.schemas import VALUE_HEADER
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import OutgoingFacts
 from reactive_kafka.outgoing.outbox import Outbound, Partitioner
@@ -85,7 +87,10 @@ class OutgoingChannel:
         self.is_raw = settings.value_serializer in (None, "bytes") and not self.makes_events
         # most values of it become bytes as they are, at once
         self.is_quick = not self.makes_events and registered is None
-        self._headers = frozenset(settings.propagate_headers or ())
+        # values stand behind their schema's id, and a header with that of what they were made of would go first
+        self._names_schemas = settings.value_serializer in REGISTERED_FORMATS
+        own = (VALUE_HEADER,) if self._names_schemas else ()
+        self._headers = frozenset(settings.propagate_headers or ()).difference(own)
         # bytes that a handler returns for a record without headers are a record as they are
         self.is_plain = self.is_raw and not self._headers and not settings.propagate_key
 
@@ -149,6 +154,8 @@ class OutgoingChannel:
             problem := fields_problem(data, key, headers, partition, timestamp_ms)
         ):
             raise RejectedRecordError(f"{topic}: {problem}")
+        if headers and self._names_schemas:
+            headers = tuple(header for header in headers if header[0] != VALUE_HEADER)
         outbound = _made(Outbound, (topic, _made(RecordBytes, (data, key, headers, timestamp_ms)), partition))
         return outbound if source is None else self._made_of(source, outbound, replies=value.topic is None)
 

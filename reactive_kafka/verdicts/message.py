@@ -61,7 +61,7 @@ class Message(Delivery, Generic[T]):
             return self._key
         except AttributeError:
             pass
-        self._key: Any = decode(self.record.key)
+        self._key: Any = decode(self.record)
         return self._key
 
     @property

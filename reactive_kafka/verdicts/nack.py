@@ -16,7 +16,7 @@ from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, 
 from reactive_kafka.failure.headers import delay_of
 from reactive_kafka.observe.events import Event, Observer, RecordDeadLettered, RecordDelayed, RecordIgnored, RecordLeft
 from reactive_kafka.observe.facts import PartitionTotals
-from reactive_kafka.records import Record, TopicPartition
+from reactive_kafka.records import RawRecord, Record, TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.delivery import Delivery, failure_of
 from reactive_kafka.verdicts.futures import AckFutures
@@ -39,7 +39,7 @@ class VerdictParts:
     request_commit: Callable[[OffsetTracker], int]  # of a tracker's partition; the position that would be committed
     blocks_on: Callable[[OffsetTracker, int, Future[bool]], None]  # told of nacks that take time; True: it took effect
     commits_at_ack: bool = False  # an ack requests a commit
-    decode_key: Callable[[bytes | None], Any] | None = None  # of ``key_deserializer``; None: keys stay bytes
+    decode_key: Callable[[RawRecord], Any] | None = None  # of ``key_deserializer``; None: keys stay bytes
     has_events: bool = False  # records may be CloudEvents
 
 

@@ -18,7 +18,7 @@ from reactive_kafka.testing import TestApp
 from tests.schemas import protos
 from tests.schemas.helpers import make_app, running, serialized
 from tests.schemas.server import RegistryServer
-from tests.schemas.test_more_ways import serializer
+from tests.schemas.test_headers import serializer
 
 FORMATS = ("avro", "json-schema", "protobuf")
 EVENTS = {"type": "order.placed", "source": "/shop"}

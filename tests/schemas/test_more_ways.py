@@ -1,4 +1,4 @@
-"""Other ways in and out of a channel with schemas: headers, requests, transactions, TLS, missing packages."""
+"""Other ways in and out of a channel with schemas: requests, transactions, TLS, missing packages."""
 
 from __future__ import annotations
 
@@ -9,23 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka.schema_registry import SchemaRegistryClient, header_schema_id_serializer
-from confluent_kafka.schema_registry.avro import AvroSerializer
-from confluent_kafka.schema_registry.json_schema import JSONSerializer
-from confluent_kafka.schema_registry.protobuf import ProtobufSerializer
-from confluent_kafka.serialization import MessageField, SerializationContext
 
-from reactive_kafka import App, Batch, MissingExtraError
+from reactive_kafka import App, MissingExtraError
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import until
 from tests.broker.security.certificates import make_certificates
-from tests.schemas import protos
-from tests.schemas.helpers import make_app, reasons, running, serialized
+from tests.schemas.helpers import make_app, reasons, running
 from tests.schemas.server import RegistryServer, registry_server
 
 SCHEMA = '{"type": "record", "name": "Order", "fields": [{"name": "id", "type": "long"}]}'
-JSON_SCHEMA = '{"title": "Order", "type": "object"}'
-IN_HEADER: dict[str, Any] = {"schema.id.serializer": header_schema_id_serializer}
 
 
 @dataclass
@@ -36,75 +28,6 @@ class Order:
 @dataclass
 class Answer:
     doubled: int
-
-
-def serializer(format: str, client: SchemaRegistryClient) -> tuple[Any, Any]:
-    """Confluent's, which writes the schema's GUID into a header; and a value for it."""
-    if format == "avro":
-        return AvroSerializer(client, SCHEMA, conf=IN_HEADER), {"id": 7}
-    if format == "json-schema":
-        return JSONSerializer(JSON_SCHEMA, client, conf=IN_HEADER), {"id": 7}
-    kind = protos.generated().Order
-    return ProtobufSerializer(kind, client, {"use.deprecated.format": False, **IN_HEADER}), kind(id=7)
-
-
-@pytest.mark.parametrize("shape", ["payload", "batch", "iteration"])
-@pytest.mark.parametrize("format", ["avro", "json-schema", "protobuf"])
-async def test_a_schema_may_be_named_by_a_guid_in_a_header(
-    registry: RegistryServer, confluent: SchemaRegistryClient, format: str, shape: str
-) -> None:
-    app = make_app(format)
-    seen: list[Any] = []
-    if shape == "payload":
-
-        @app.incoming("orders")
-        async def handle(order: Order) -> None:
-            seen.append(order.id)
-
-    elif shape == "batch":
-
-        @app.incoming("orders")
-        async def handle_batch(orders: Batch[Order]) -> None:
-            seen.extend(order.id for order in orders.payloads)
-
-    headers: list[tuple[str, bytes]] = []
-    context = SerializationContext("orders", MessageField.VALUE, headers)
-    serialize, value = serializer(format, confluent)
-    data = await serialized(serialize, value, context)
-    assert [name for name, _ in headers] == ["__value_schema_id"]
-    registry.fault, registry.times = 500, 1
-    async with running(app, registry) as test:
-        if shape == "iteration":
-            messages = aiter(app.channel("orders"))
-            test.broker.produce("orders", data, headers=headers)
-            message: Any = await anext(messages)
-            seen.append(message.payload["id"])
-            await message.ack()
-        else:
-            test.broker.produce("orders", data, headers=headers)
-            await test.settled()
-    assert seen == [7]
-
-
-async def test_a_record_whose_schema_is_in_a_header_is_dead_lettered_as_it_was(
-    registry: RegistryServer, confluent: SchemaRegistryClient
-) -> None:
-    app = make_app("avro", {"failure_strategy": "dead-letter-queue"})
-
-    @app.incoming("orders")
-    async def handle(order: Order) -> None:
-        raise ValueError("no")
-
-    headers: list[tuple[str, bytes]] = []
-    context = SerializationContext("orders", MessageField.VALUE, headers)
-    serialize, value = serializer("avro", confluent)
-    data = await serialized(serialize, value, context)
-    async with running(app, registry) as test:
-        test.broker.produce("orders", data, headers=headers)
-        await test.settled()
-        (letter,) = test.records("dead-letter-topic-orders")
-    assert letter.value == data
-    assert headers[0] in letter.headers
 
 
 async def test_a_request_and_its_reply_wait_for_their_schemas(registry: RegistryServer) -> None:

@@ -28,7 +28,8 @@ MOST_KNOWN = 1_000
 """So many schemas, and what was compiled of them, are kept of a channel; the one that came first goes."""
 HEAD, GUID_HEAD = 5, 17
 """Bytes before what the format itself has written: with the schema's id, and with its GUID."""
-VALUE_HEADER = "__value_schema_id"
+VALUE_HEADER, KEY_HEADER = "__value_schema_id", "__key_schema_id"
+"""Headers that may name the schema of a record's value, and that of its key."""
 
 
 class Reference(NamedTuple):
@@ -230,12 +231,18 @@ def named_by(head: bytes) -> ById | ByGuid:
     raise DecodeError("it names no schema: a zero and four bytes of an id are to come first")
 
 
-def framed(value: bytes | None, headers: Sequence[tuple[str, bytes | None]]) -> bytes | None:
-    """The value of a record as if its schema stood before it, where it stands in a header."""
+def framed(
+    data: bytes | None, headers: Sequence[tuple[str, bytes | None]], named_in: str = VALUE_HEADER
+) -> bytes | None:
+    """The value or key of a record as if its schema stood before it, where it stands in a header.
+
+    DecodeError: the header is there, and names none. What follows would be taken for the rest of a name.
+    """
     for name, content in headers:
-        if name == VALUE_HEADER and content is not None and value is not None:
-            return content + value
-    return value
+        if name == named_in and content is not None and data is not None:
+            named_by(head_of(content))
+            return content + data
+    return data
 
 
 def head(id: int) -> bytes:
