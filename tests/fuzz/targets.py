@@ -48,6 +48,7 @@ from tests.failure.samples import NOW_MS, Rude, failed
 from tests.formats.types import Colour, OrderData, OrderDict, OrderModel, OrderStruct
 from tests.fuzz import inputs
 from tests.fuzz.budget import Target
+from tests.fuzz.registries import registered, registry_answers, schemas
 from tests.fuzz.surfaces import command_line, configuration, http
 
 MOMENT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -238,6 +239,9 @@ TARGETS: dict[str, Callable[[], AbstractContextManager[Target]]] = {
     "http": http,
     "formats": formats,
     "events": events,
+    "registered": registered,
+    "schemas": schemas,
+    "registry-answers": registry_answers,
     "headers": headers,
     "metadata": metadata,
     "rows": rows,

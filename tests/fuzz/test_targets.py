@@ -14,7 +14,10 @@ from tests.fuzz import budget
 from tests.fuzz.budget import OverBudget, play
 from tests.fuzz.targets import TARGETS
 
-INPUTS = {"configuration": 600, "command-line": 100, "http": 150, "rows": 500, "formats": 1000, "metadata": 1000}
+INPUTS = {
+    "configuration": 600, "command-line": 100, "http": 150, "rows": 500, "formats": 1000, "metadata": 1000,
+    "schemas": 300, "registry-answers": 200,
+}  # fmt: skip
 OTHERS = 2000
 """Inputs of those that take less than a millisecond."""
 

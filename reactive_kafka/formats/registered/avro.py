@@ -11,6 +11,7 @@ from typing import Any
 from reactive_kafka.errors import DecodeError, EncodeError, MissingExtraError
 from reactive_kafka.formats.models import Decoder, guarded, model_for
 from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.registered.avro_limits import Types, has_weightless_items, is_deep, is_recursive
 from reactive_kafka.formats.registered.avro_types import schema_of_type
 from reactive_kafka.formats.registered.plain import plain_maker
 from reactive_kafka.formats.registered.schemas import (
@@ -29,6 +30,7 @@ from reactive_kafka.formats.registered.schemas import (
 from reactive_kafka.formats.wanted import Wanted
 
 Read = Callable[[BytesIO], Any]
+Write = Callable[[BytesIO, Any], None]
 
 
 def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
@@ -48,10 +50,13 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
 
     def reader_of(first: bytes) -> Read:
         named = named_by(first)
-        writer = _parsed(schemas.find(named), DecodeError, str(named))
+        writer, types = _parsed(schemas.find(named), DecodeError, str(named))
+        if has_weightless_items(writer, types):
+            raise DecodeError(f"{named} of the registry has an array of items that take no bytes, and is not read")
+        read_data = _read_by_python() if is_recursive(writer, types) else fastavro.schemaless_reader
 
         def read(data: BytesIO) -> Any:
-            return fastavro.schemaless_reader(data, writer, reader)
+            return read_data(data, writer, reader)
 
         return keep(readers, first, read)
 
@@ -66,6 +71,8 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
             raise DecodeError(
                 f"{named_by(first)}, which it was written with, does not resolve to {source.file}"
             ) from None
+        except RecursionError:
+            raise DecodeError("not read: it is nested too deeply") from None
         except Exception as error:  # bytes of anybody's; the text may quote them
             raise DecodeError(f"not data of {named_by(first)}: {type(error).__name__} while reading it") from None
         return plain if takes_all or (takes_dicts and type(plain) is dict) else model.from_value(plain)
@@ -82,10 +89,20 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
     """
     fastavro = _fastavro()
     schemas = source.schemas
-    writers: dict[type, tuple[bytes, Any, Callable[[Any], Any]]] = schemas.cache()
+    writers: dict[type, tuple[bytes, Write, Callable[[Any], Any]]] = schemas.cache()
     own = None if source.file is None else _writer(_loaded(source.file))
 
-    def writer_of(kind: type) -> tuple[bytes, Any, Callable[[Any], Any]]:
+    def write_with(parsed: Any, types: Types) -> Write:
+        may_be_deep = is_recursive(parsed, types)
+
+        def write(data: BytesIO, value: Any) -> None:
+            if may_be_deep and is_deep(value):
+                raise RecursionError
+            fastavro.schemaless_writer(data, parsed, value)
+
+        return write
+
+    def writer_of(kind: type) -> tuple[bytes, Write, Callable[[Any], Any]]:
         try:
             to_plain = plain_maker(kind)
             found = own or (None if to_plain is None else _writer(schema_of_type(kind)))
@@ -95,21 +112,21 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
             if source.register or source.subject != "topic":
                 raise not_registered(kind.__name__)
             known: Known = schemas.find(Latest(source.subject_of("")))
-            id, parsed = known.id, _parsed(known.schema, EncodeError, f"schema {known.id}")
+            id, (parsed, types) = known.id, _parsed(known.schema, EncodeError, f"schema {known.id}")
         else:
-            name, text, parsed = found
+            name, text, parsed, types = found
             id = schemas.find(IdOf(source.subject_of(name), Schema("AVRO", text), source.register))
-        return keep(writers, kind, (head(id), parsed, to_plain or _as_it_is))
+        return keep(writers, kind, (head(id), write_with(parsed, types), to_plain or _as_it_is))
 
     def write(value: object) -> bytes | None:
         if value is None:
             return None
         kind = type(value)
-        first, parsed, to_plain = writers.get(kind) or writer_of(kind)
+        first, write_data, to_plain = writers.get(kind) or writer_of(kind)
         data = BytesIO(first)
         data.seek(HEAD)
         try:
-            fastavro.schemaless_writer(data, parsed, to_plain(value))
+            write_data(data, to_plain(value))
         except Exception as error:  # the text may quote the value
             raise EncodeError(f"{kind.__name__} does not fit the Avro schema: {_why(error)}") from error
         return data.getvalue()
@@ -135,6 +152,13 @@ def _fastavro() -> Any:
     return fastavro
 
 
+def _read_by_python() -> Any:
+    """The part of fastavro that is not compiled: Python counts how deep it is, where the other ends the process."""
+    from fastavro._read_py import schemaless_reader
+
+    return schemaless_reader
+
+
 def _loaded(file: str) -> Any:
     """The schema of a file; types that it only names are read from files of that name beside it."""
     fastavro = _fastavro()
@@ -148,13 +172,14 @@ def _loaded(file: str) -> Any:
         raise FormatError(f"{file} is no Avro schema: {type(error).__name__}: {error}") from error
 
 
-def _writer(schema: Any) -> tuple[str, str, Any]:
+def _writer(schema: Any) -> tuple[str, str, Any, Types]:
     """The name of a schema, its text as it is registered, and what writes with it."""
     fastavro = _fastavro()
-    parsed = fastavro.parse_schema(schema)
+    named: dict[str, Any] = {}
+    parsed = fastavro.parse_schema(schema, named_schemas=named)
     name = str(parsed.get("name", "")) if isinstance(parsed, Mapping) else ""
     text = json.dumps(_clean(parsed), separators=(", ", ": "))
-    return name, text, parsed
+    return name, text, parsed, named
 
 
 def _clean(schema: Any) -> Any:
@@ -164,8 +189,8 @@ def _clean(schema: Any) -> Any:
     return [_clean(one) for one in schema] if isinstance(schema, list) else schema
 
 
-def _parsed(schema: Schema, refused: type[DecodeError] | type[EncodeError], what: str) -> Any:
-    """A registry's schema, with the types that it refers to."""
+def _parsed(schema: Schema, refused: type[DecodeError] | type[EncodeError], what: str) -> tuple[Any, Types]:
+    """A registry's schema, and the types of it and of what it refers to."""
     fastavro = _fastavro()
     if schema.kind != "AVRO":
         raise refused(f"{what} is no Avro schema, but one of {schema.kind}")
@@ -173,7 +198,7 @@ def _parsed(schema: Schema, refused: type[DecodeError] | type[EncodeError], what
     try:
         for text in schema.texts().values():
             fastavro.parse_schema(_of_text(text), named_schemas=named)
-        return fastavro.parse_schema(_of_text(schema.text), named_schemas=named)
+        return fastavro.parse_schema(_of_text(schema.text), named_schemas=named), named
     except Exception as error:  # the registry's, and anybody's
         raise refused(f"{what} of the registry cannot be used: {type(error).__name__}: {error}") from error
 
