@@ -13,6 +13,7 @@ from reactive_kafka.formats.models import Decoder, guarded, model_for
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.registered.avro_limits import Types, has_weightless_items, is_deep, is_recursive
 from reactive_kafka.formats.registered.avro_types import schema_of_type
+from reactive_kafka.formats.registered.members import named_models
 from reactive_kafka.formats.registered.plain import plain_maker
 from reactive_kafka.formats.registered.schemas import (
     HEAD,
@@ -43,12 +44,12 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
     fastavro = _fastavro()
     reader = None if source.file is None else _loaded(source.file)
     schemas = source.schemas
-    readers: dict[bytes, Read] = schemas.cache()
-    model = model_for(asked)
+    readers: dict[bytes, tuple[Read, Callable[[Any], object]]] = schemas.cache()
+    model, members = model_for(asked), named_models(asked)
     takes_all = asked.is_free and asked.base in (Any, object)
     takes_dicts = asked.is_free and asked.base in (dict, dict[str, Any])
 
-    def reader_of(first: bytes) -> Read:
+    def reader_of(first: bytes) -> tuple[Read, Callable[[Any], object]]:
         named = named_by(first)
         writer, types = _parsed(schemas.find(named), DecodeError, str(named))
         if has_weightless_items(writer, types):
@@ -58,11 +59,12 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
         def read(data: BytesIO) -> Any:
             return read_data(data, writer, reader)
 
-        return keep(readers, first, read)
+        name = _name_of(writer if reader is None else reader).rpartition(".")[2]
+        return keep(readers, first, (read, members.get(name, model).from_value))
 
     def read(value: bytes) -> object:
         first = head_of(value)
-        read_data = readers.get(first) or reader_of(first)
+        read_data, from_plain = readers.get(first) or reader_of(first)
         data = BytesIO(value)
         data.seek(len(first))
         try:
@@ -75,7 +77,7 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
             raise DecodeError("not read: it is nested too deeply") from None
         except Exception as error:  # bytes of anybody's; the text may quote them
             raise DecodeError(f"not data of {named_by(first)}: {type(error).__name__} while reading it") from None
-        return plain if takes_all or (takes_dicts and type(plain) is dict) else model.from_value(plain)
+        return plain if takes_all or (takes_dicts and type(plain) is dict) else from_plain(plain)
 
     return guarded(read, asked, model.explain)
 
@@ -177,9 +179,13 @@ def _writer(schema: Any) -> tuple[str, str, Any, Types]:
     fastavro = _fastavro()
     named: dict[str, Any] = {}
     parsed = fastavro.parse_schema(schema, named_schemas=named)
-    name = str(parsed.get("name", "")) if isinstance(parsed, Mapping) else ""
+    name = _name_of(parsed)
     text = json.dumps(_clean(parsed), separators=(", ", ": "))
     return name, text, parsed, named
+
+
+def _name_of(schema: Any) -> str:
+    return str(schema.get("name", "")) if isinstance(schema, Mapping) else ""
 
 
 def _clean(schema: Any) -> Any:

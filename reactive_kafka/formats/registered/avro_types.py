@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import re
 import types
 import typing
 from datetime import date, datetime, time
@@ -11,7 +12,8 @@ from enum import Enum
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel
+from pydantic import AliasChoices, BaseModel
+from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from reactive_kafka.formats.names import FormatError
@@ -31,6 +33,7 @@ _PLAIN: dict[Any, Any] = {
     UUID: {"type": "string", "logicalType": "uuid"},
 }
 _MISSING: Any = object()
+_AVRO_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 
 
 def schema_of_type(kind: Any) -> Any:
@@ -51,11 +54,13 @@ def _of_class(kind: Any, named: dict[type, str]) -> Any:
         raise FormatError(f"{kind.__name__} cannot be the name of an Avro record: write the schema into a file")
     named[kind] = kind.__name__
     fields = []
-    for name, annotation, default in _fields(kind):
+    for name, others, annotation, default in _fields(kind):
         try:
             field = {"name": name, "type": _of(annotation, named)}
         except FormatError as error:
             raise FormatError(f"{kind.__name__}.{name}: {error}") from None
+        if others:
+            field["aliases"] = others  # records that were written under these names are read into it
         if default is not _MISSING:
             field = _with_default(field, default)
         fields.append(field)
@@ -77,11 +82,11 @@ def _is_json(value: Any) -> bool:
     return value is None or type(value) in (str, int, float, bool) or value in ([], {})
 
 
-def _fields(kind: Any) -> list[tuple[str, Any, Any]]:
-    """Name, annotation and default of each field."""
+def _fields(kind: Any) -> list[tuple[str, list[str], Any, Any]]:
+    """Name, other names, annotation and default of each field."""
     if inspect.isclass(kind) and issubclass(kind, BaseModel):
         return [
-            (one.serialization_alias or one.alias or name, one.annotation, _given(one.default, PydanticUndefined, one))
+            (*_names(name, one), one.annotation, _given(one.default, PydanticUndefined, one))
             for name, one in kind.model_fields.items()
         ]
     hints = typing.get_type_hints(kind, include_extras=True)
@@ -89,12 +94,34 @@ def _fields(kind: Any) -> list[tuple[str, Any, Any]]:
         import msgspec
 
         return [
-            (one.encode_name, hints[one.name], _given(one.default, msgspec.NODEFAULT, one))
+            (one.encode_name, [], hints[one.name], _given(one.default, msgspec.NODEFAULT, one))
             for one in msgspec.structs.fields(kind)
         ]
     return [
-        (one.name, hints[one.name], _given(one.default, dataclasses.MISSING, one)) for one in dataclasses.fields(kind)
+        (
+            *_names(one.name, _said_of(hints[one.name])),
+            hints[one.name],
+            _given(one.default, dataclasses.MISSING, one),
+        )
+        for one in dataclasses.fields(kind)
     ]
+
+
+def _said_of(annotation: Any) -> FieldInfo | None:
+    """The ``Field(...)`` in an Annotated."""
+    said = getattr(annotation, "__metadata__", ())
+    return next((one for one in said if isinstance(one, FieldInfo)), None)
+
+
+def _names(name: str, said: FieldInfo | None) -> tuple[str, list[str]]:
+    """The name that a field is written under, and the others that it is read from."""
+    if said is None:
+        return name, []
+    written = said.serialization_alias or said.alias or name
+    read = said.validation_alias
+    choices = read.choices if isinstance(read, AliasChoices) else [read]
+    others = [one for one in choices if isinstance(one, str) and one != written and re.fullmatch(_AVRO_NAME, one)]
+    return written, list(dict.fromkeys(others))
 
 
 def _given(default: Any, nothing: Any, field: Any) -> Any:

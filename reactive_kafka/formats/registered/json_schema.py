@@ -15,6 +15,8 @@ from reactive_kafka.errors import DecodeError, EncodeError, MissingExtraError
 from reactive_kafka.formats.encoders import write_json
 from reactive_kafka.formats.models import Decoder, guarded, model_for
 from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.quick_json import Read
+from reactive_kafka.formats.registered.members import named_models
 from reactive_kafka.formats.registered.plain import is_model, is_struct
 from reactive_kafka.formats.registered.schemas import (
     IdOf,
@@ -44,29 +46,31 @@ def json_schema_decoder(asked: Wanted, source: Registered) -> Decoder:
     """
     _jsonschema()
     schemas = source.schemas
-    checks: dict[bytes, Check] = schemas.cache()
+    checks: dict[bytes, tuple[Check, Read]] = schemas.cache()
     own = None if source.file is None else _checked(_loaded(source.file), FormatError, source.file)
-    model = model_for(asked)
+    model, members = model_for(asked), named_models(asked)
 
-    def check_of(first: bytes) -> Check:
+    def check_of(first: bytes) -> tuple[Check, Read]:
         id = named_by(first)
         schema: Schema = schemas.find(id)
         if schema.kind != "JSON":
             raise DecodeError(f"{id} is no JSON Schema, but one of {schema.kind}")
+        title = str(_document(schema.text).get("title", "")) if members else ""
+        read_json = members.get(title, model).from_json
         if own is None and not asked.is_free:
-            return keep(checks, first, _fits)  # its model says what it is to be
-        return keep(checks, first, own or _checked(schema, DecodeError, f"{id} of the registry"))
+            return keep(checks, first, (_fits, read_json))  # its model says what it is to be
+        return keep(checks, first, (own or _checked(schema, DecodeError, f"{id} of the registry"), read_json))
 
     def read(value: bytes) -> object:
         first = head_of(value)
-        check = checks.get(first) or check_of(first)
+        check, read_json = checks.get(first) or check_of(first)
         data = value[len(first) :]
         if check is _fits:
-            return model.from_json(data)
+            return read_json(data)
         document = from_json(data)
         if why := check(document):
             raise DecodeError(f"does not fit the JSON Schema, {source.file or named_by(first)}: {why}")
-        return document if asked.base in (Any, object) else model.from_json(data)
+        return document if asked.base in (Any, object) else read_json(data)
 
     return guarded(read, asked, model.explain)
 

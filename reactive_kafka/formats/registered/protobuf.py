@@ -8,6 +8,7 @@ from typing import Any
 from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats.models import Decoder, guarded, model_for
 from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.registered.members import members_of, named_models
 from reactive_kafka.formats.registered.plain import plain_maker
 from reactive_kafka.formats.registered.proto_files import (
     class_of,
@@ -38,6 +39,7 @@ from reactive_kafka.formats.registered.schemas import (
 from reactive_kafka.formats.wanted import Wanted
 
 Write = Callable[[Any], bytes]
+FromPlain = Callable[[Any], object]
 
 
 def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
@@ -52,22 +54,26 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
     """
     errors = protobuf().message
     schemas = source.schemas
-    readers: dict[tuple[bytes, tuple[int, ...]], Any] = schemas.cache()
+    readers: dict[tuple[bytes, tuple[int, ...]], tuple[Any, FromPlain | None]] = schemas.cache()
     own = None if source.file is None else {one.full_name: one for one in messages_of(compiled(source.file))}
-    generated = asked.base if is_message(asked.base) else None
+    kinds = members_of(asked)
+    generated = {one.DESCRIPTOR.full_name: one for one in kinds} if all(is_message(one) for one in kinds) else None
     model = None if generated is not None else model_for(asked)
+    members = {} if generated is not None else named_models(asked)
 
-    def reader_of(first: bytes, indexes: tuple[int, ...]) -> Any:
+    def reader_of(first: bytes, indexes: tuple[int, ...]) -> tuple[Any, FromPlain | None]:
         id = named_by(first)
         written = _message(schemas.find(id), indexes, DecodeError, str(id))
         name = written.full_name
         if generated is not None:
-            if name != generated.DESCRIPTOR.full_name:
+            if name not in generated:
                 raise DecodeError(f"{id} has a message {name}, but the handler asks for {asked.name}")
-            return keep(readers, (first, indexes), generated)
+            return keep(readers, (first, indexes), (generated[name], None))
         if own is not None and name not in own:
             raise DecodeError(f"{id} has a message {name}, which {source.file} does not have")
-        return keep(readers, (first, indexes), class_of(written if own is None else own[name]))
+        kind = class_of(written if own is None else own[name])
+        found = members.get(written.name, model)
+        return keep(readers, (first, indexes), (kind, None if found is None else found.from_value))
 
     def read(value: bytes) -> object:
         first = head_of(value)
@@ -77,12 +83,12 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
         except (IndexError, ValueError):
             named_by(first)
             raise DecodeError("it names no message: its place in the schema is to follow the id") from None
-        kind = readers.get((first, indexes)) or reader_of(first, indexes)
+        kind, from_plain = readers.get((first, indexes)) or reader_of(first, indexes)
         try:
             message = kind.FromString(value[at:])
         except errors.DecodeError:
             raise DecodeError(f"not a message {kind.DESCRIPTOR.full_name} of {named_by(first)}") from None
-        return message if model is None else model.from_value(to_plain(message))
+        return message if from_plain is None else from_plain(to_plain(message))
 
     def explain(error: Exception) -> DecodeError:
         if model is not None and not isinstance(error, DecodeError):
