@@ -98,7 +98,7 @@ class RunChannels:
             return None
         from reactive_kafka.schemas.registry import Registry
 
-        return Registry(settings, self._services.clock, self._services.tasks)
+        return Registry(settings, self._services.clock, self._services.tasks, self._services.observer)
 
     def _outgoing(self, spec: OutgoingSpec) -> OutgoingChannel:
         services = self._services

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from asyncio import Future
 from functools import partial
 from typing import Any, Protocol
@@ -14,12 +13,11 @@ from reactive_kafka.config.secrets import masked
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError, describe
 from reactive_kafka.formats.registered.schemas import Ask, ByGuid, ById, Known, Latest, Schema, Schemas
+from reactive_kafka.observe.events import Observer, SchemaAvailable, SchemaUnavailable
 from reactive_kafka.schemas.answers import NotFound, Refused, RegistryAway
 from reactive_kafka.schemas.memory import MemoryRegistry
 from reactive_kafka.schemas.rest import RestRegistry
 from reactive_kafka.tasks import Handle, Tasks, log_failure
-
-logger = logging.getLogger("reactive_kafka")
 
 BACKOFF = Backoff(0.25, 10.0)
 NOT_READY_S = 5.0
@@ -57,17 +55,19 @@ class _Asked:
         self.since = since
         self.waiting: dict[Future[bool], Schemas] = {}
         self.problem = ""  # why there is no answer
+        self.told: set[str] = set()  # channels that have been told of it
         self.task: Handle | None = None
 
 
 class Registry:
     """The registry of one run: one request at a time for each question, whoever asks it."""
 
-    def __init__(self, settings: SchemaRegistrySettings, clock: Clock, tasks: Tasks) -> None:
+    def __init__(self, settings: SchemaRegistrySettings, clock: Clock, tasks: Tasks, observer: Observer) -> None:
         self.url = ", ".join(str(masked("", url)) for url in settings.url or ())
         self.source: Source = MemoryRegistry() if self.url.startswith(MEMORY) else RestRegistry(settings)
         self._clock = clock
         self._tasks = tasks
+        self._observer = observer
         self._asked: dict[Ask, _Asked] = {}
 
     def request(self, schemas: Schemas, ask: Ask) -> Future[bool]:
@@ -102,8 +102,9 @@ class Registry:
         except BaseException:  # the application stops
             self._end(ask, asked, False)
             raise
-        if asked.problem:
-            logger.info("schema registry %s: %s: it has answered", self.url, ask)
+        away_s = self._clock.monotonic() - asked.since
+        for name in sorted(asked.told):
+            self._observer.on(SchemaAvailable(channel=name, url=self.url, asked=str(ask), away_s=away_s))
         for schemas in {id(one): one for one in asked.waiting.values()}.values():
             schemas.answered(ask, answer)
             if is_refusal:
@@ -136,10 +137,17 @@ class Registry:
                 problem, least_s, times = str(error), error.wait_s, 0
             except Exception as error:  # a bug, of ours or of what the registry sends
                 problem = describe(error)
-            if problem != asked.problem:
-                logger.warning("schema registry %s: %s: %s; it is asked again", self.url, ask, problem)
-            asked.problem = problem
+            self._tell(ask, asked, problem)
             await asyncio.sleep(max(least_s, waits.next_s()))
+
+    def _tell(self, ask: Ask, asked: _Asked, problem: str) -> None:
+        """Tell each channel that waits, once for each reason."""
+        if problem != asked.problem:
+            asked.problem = problem
+            asked.told.clear()
+        for name in sorted({one.owner for one in asked.waiting.values()} - asked.told):
+            asked.told.add(name)
+            self._observer.on(SchemaUnavailable(channel=name, reason=problem, url=self.url, asked=str(ask)))
 
     async def _once(self, ask: Ask) -> Any:
         if isinstance(ask, ById):

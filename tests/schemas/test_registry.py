@@ -11,10 +11,11 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats.registered.schemas import Ask, ById, IdOf, Known, Schema, SchemaMissing, Schemas
+from reactive_kafka.observe.events import SchemaAvailable, SchemaUnavailable
 from reactive_kafka.schemas.answers import NotFound, Refused, RegistryAway
 from reactive_kafka.schemas.registry import Registry
 from reactive_kafka.tasks import Tasks
-from tests.app.helpers import in_virtual_time, now, settle_down
+from tests.app.helpers import Recorder, in_virtual_time, now, settle_down
 
 AVRO = Schema("AVRO", '"string"')
 
@@ -48,9 +49,9 @@ class Scripted:
     lookup = register
 
 
-def registry_of(source: Scripted) -> tuple[Registry, Tasks]:
+def registry_of(source: Scripted, observer: Recorder | None = None) -> tuple[Registry, Tasks]:
     tasks = Tasks()
-    registry = Registry(SchemaRegistrySettings(url=("memory://",)), Clock(now, now), tasks)
+    registry = Registry(SchemaRegistrySettings(url=("memory://",)), Clock(now, now), tasks, observer or Recorder())
     registry.source = source
     return registry, tasks
 
@@ -95,6 +96,30 @@ async def test_waits_grow_and_readiness_names_the_reason_after_five_seconds() ->
     source.answers = [AVRO]
     assert await waiter
     assert schemas.not_ready() == []
+    await tasks.end(1)
+
+
+@in_virtual_time
+async def test_each_channel_that_waits_is_told_once_for_each_reason_and_when_it_is_over() -> None:
+    recorder = Recorder()
+    source = Scripted(*[RegistryAway("500: it has failed")] * 3, *[RegistryAway("429: too many requests")] * 2, AVRO)
+    registry, tasks = registry_of(source, recorder)
+    waiting = [missing(connected(registry), ById(1)).arrives()]
+    await asyncio.sleep(0.1)
+    waiting += [missing(connected(registry, name), ById(1)).arrives() for name in ("invoices", "orders")]
+    assert all(await asyncio.gather(*waiting))
+    told = [(event.channel, event.reason) for event in recorder.of(SchemaUnavailable)]
+    assert told == [
+        ("orders", "500: it has failed"),
+        ("invoices", "500: it has failed"),
+        ("invoices", "429: too many requests"),
+        ("orders", "429: too many requests"),
+    ]
+    assert [event.text() for event in recorder.of(SchemaAvailable)] == [
+        "schema registry memory://: schema 1: it has answered after 7.8 s"
+    ] * 2
+    assert await missing(connected(registry, "quick"), ById(1)).arrives()
+    assert len(recorder.events) == 6
     await tasks.end(1)
 
 

@@ -59,6 +59,21 @@ class BrokerAvailable(ChannelEvent):
     away_s: float  # since the first failure
 
 
+@event("schema registry {url}: {asked}: {reason}; it is asked again", apart=("asked",))
+class SchemaUnavailable(Problem):
+    """Records, or what is sent, wait for an answer of the schema registry; it is asked until there is one."""
+
+    url: str
+    asked: str
+
+
+@event("schema registry {url}: {asked}: it has answered after {away_s:.1f} s", apart=("asked",))
+class SchemaAvailable(ChannelEvent):
+    url: str
+    asked: str
+    away_s: float  # since it was asked first
+
+
 @event(apart=("kind", "generation"))
 class Rebalanced(ChannelEvent):
     """*partitions* were assigned, revoked or lost; there may be none."""
