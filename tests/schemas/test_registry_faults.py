@@ -61,7 +61,7 @@ FAULTS = [
     (answering(500), "500: told to answer 500"),
     (answering(503), "503: told to answer 503"),
 ]
-"""409 is an answer about a schema, not about the registry: tests of the formats have it."""
+"""409 to a registration is an answer about a schema, not about the registry."""
 
 
 @pytest.mark.parametrize(("fault", "reason"), FAULTS, ids=lambda one: getattr(one, "__name__", ""))
@@ -315,6 +315,28 @@ async def test_a_revocation_gives_waiting_records_to_the_next_owner(registry: Re
             await second.settled()
     await broker.close()
     assert sorted(seen) == list(range(6))
+
+
+async def test_readiness_says_that_a_schema_is_incompatible_where_that_fails_the_channel(
+    registry: RegistryServer,
+) -> None:
+    from dataclasses import make_dataclass
+
+    Out = make_dataclass("Out", [("id", int)])
+    app = make_app("avro", {"value_deserializer": "int", "failure_strategy": "fail"})
+
+    @app.incoming("orders")
+    @app.outgoing("out")
+    async def handle(number: int) -> Any:
+        return Out(number)
+
+    registry.add("orders-out-value", SCHEMA)
+    registry.compatible = False
+    async with running(app, registry, **QUICK) as test:
+        await test.send("orders", 1)
+        await until(lambda: "409: Schema being registered is incompatible" in reasons(app, "orders"))
+        assert "subject 'orders-out-value'" in reasons(app, "orders")
+        assert (test.records("out"), test.committed("orders")) == ([], {})
 
 
 async def test_a_lookup_that_finds_nothing_is_an_encode_error(registry: RegistryServer) -> None:
