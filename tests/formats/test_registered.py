@@ -7,6 +7,7 @@ import json
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum, StrEnum
+from io import BytesIO
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -131,6 +132,63 @@ def test_a_type_that_says_too_little_is_refused_with_what_to_do(annotation: Any)
         schema_of_type(kind)
     with pytest.raises(EncodeError, match="write the schema into a file"):
         encoder_for("avro", source())(kind(1))
+
+
+class Step(StrEnum):
+    IN_PROGRESS = "in-progress"
+
+
+@dataclasses.dataclass
+class Small:
+    id: int
+
+
+@dataclasses.dataclass
+class Large:
+    id: int
+    note: str | None = None
+
+
+@dataclasses.dataclass
+class Same:
+    id: int
+
+
+@dataclasses.dataclass
+class Holder:
+    one: Large | str | Small
+    step: Step = Step.IN_PROGRESS
+
+
+@pytest.mark.parametrize("one", [Small(1), Large(1), Large(1, "x"), "text"])
+def test_of_two_records_in_a_union_the_right_one_is_written(one: Any) -> None:
+    where = source()
+    encode = encoder_for("avro", where)
+    with pytest.raises(SchemaMissing) as missing:
+        encode(Holder(one))
+    ask = missing.value.ask
+    assert isinstance(ask, IdOf)
+    where.schemas.answered(ask, 1)
+    data = BytesIO((encode(Holder(one)) or b"")[5:])
+    schema = fastavro.parse_schema(json.loads(ask.schema.text))
+    read: Any = fastavro.schemaless_reader(data, schema, None, return_record_name=True)
+    assert read["step"] == "in-progress"
+    named = (type(one).__name__, dataclasses.asdict(one)) if dataclasses.is_dataclass(one) else one
+    assert read["one"] == named
+
+
+@pytest.mark.parametrize(
+    ("annotation", "default", "said"),
+    [
+        (Small | Same, Small(1), "Small and Same are told apart by their fields, and two of them have the same"),
+        (int, 1.5, "Order has no Avro schema: .*Default value <1.5> must match schema type"),
+    ],
+)
+def test_a_schema_that_would_say_something_else_is_refused(annotation: Any, default: Any, said: str) -> None:
+    made = dataclasses.field(default_factory=lambda: default) if annotation is not int else default
+    kind = dataclasses.make_dataclass("Order", [("it", annotation, made)])
+    with pytest.raises(EncodeError, match=said):
+        encoder_for("avro", source())(kind())
 
 
 @pytest.mark.parametrize("format", ["avro", "json-schema", "protobuf"])

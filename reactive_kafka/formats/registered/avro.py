@@ -92,7 +92,7 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
     fastavro = _fastavro()
     schemas = source.schemas
     writers: dict[type, tuple[bytes, Write, Callable[[Any], Any]]] = schemas.cache()
-    own = None if source.file is None else _writer(_loaded(source.file))
+    own = None if source.file is None else _writer(_loaded(source.file), source.file)
 
     def write_with(parsed: Any, types: Types) -> Write:
         may_be_deep = is_recursive(parsed, types)
@@ -107,7 +107,7 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
     def writer_of(kind: type) -> tuple[bytes, Write, Callable[[Any], Any]]:
         try:
             to_plain = plain_maker(kind)
-            found = own or (None if to_plain is None else _writer(schema_of_type(kind)))
+            found = own or (None if to_plain is None else _writer(schema_of_type(kind), kind.__name__))
         except FormatError as error:
             raise EncodeError(str(error)) from None
         if found is None:
@@ -174,11 +174,17 @@ def _loaded(file: str) -> Any:
         raise FormatError(f"{file} is no Avro schema: {type(error).__name__}: {error}") from error
 
 
-def _writer(schema: Any) -> tuple[str, str, Any, Types]:
-    """The name of a schema, its text as it is registered, and what writes with it."""
+def _writer(schema: Any, what: str) -> tuple[str, str, Any, Types]:
+    """The name of a schema, its text as it is registered, and what writes with it.
+
+    FormatError: it is none. That of a type may have a default of another type, or a name that Avro does not take.
+    """
     fastavro = _fastavro()
     named: dict[str, Any] = {}
-    parsed = fastavro.parse_schema(schema, named_schemas=named)
+    try:
+        parsed = fastavro.parse_schema(schema, named_schemas=named)
+    except Exception as error:  # of several kinds
+        raise FormatError(f"{what} has no Avro schema: {type(error).__name__}: {error}") from error
     name = _name_of(parsed)
     text = json.dumps(_clean(parsed), separators=(", ", ": "))
     return name, text, parsed, named

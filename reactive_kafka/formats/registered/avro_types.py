@@ -131,6 +131,22 @@ def _given(default: Any, nothing: Any, field: Any) -> Any:
     return field.default_factory() if getattr(field, "default_factory", None) in (list, dict) else _MISSING
 
 
+def _told_apart(members: tuple[Any, ...]) -> list[Any]:
+    """The members of a union, with smaller models first.
+
+    fastavro takes a dict for the first record that has most of its fields: that would be a larger one, too.
+    """
+    models = [wanted(one).base for one in members if is_model(wanted(one).base)]
+    fields = [frozenset(name for name, *_ in _fields(one)) for one in models]
+    if len(set(fields)) < len(fields):
+        names = " and ".join(one.__name__ for one in models)
+        raise FormatError(
+            f"{names} are told apart by their fields, and two of them have the same: write the schema into a file"
+        )
+    ordered = iter(sorted(models, key=lambda one: len(_fields(one))))
+    return [next(ordered) if is_model(wanted(one).base) else one for one in members]
+
+
 def _of(annotation: Any, named: dict[type, str]) -> Any:
     asked = wanted(annotation)
     if asked.accepts_none and asked.base not in (types.NoneType, None, Any, object):
@@ -141,7 +157,7 @@ def _of(annotation: Any, named: dict[type, str]) -> Any:
     if base in _PLAIN:
         return _PLAIN[base]
     if is_union(base):
-        return [_of(one, named) for one in arguments]
+        return [_of(one, named) for one in _told_apart(arguments)]
     if origin in (list, set, frozenset, tuple) and (origin is not tuple or arguments[1:] == (...,)):
         return {"type": "array", "items": _of(arguments[0], named)}
     if origin is dict and arguments[0] is str:
@@ -149,6 +165,8 @@ def _of(annotation: Any, named: dict[type, str]) -> Any:
     if origin is Literal and all(isinstance(one, str) for one in arguments):
         return "string"
     if isinstance(base, type) and issubclass(base, Enum) and issubclass(base, str):
+        if not all(re.fullmatch(_AVRO_NAME, one.value) for one in base):
+            return "string"
         if base in named:
             return named[base]
         named[base] = base.__name__
