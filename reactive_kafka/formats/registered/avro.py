@@ -50,8 +50,11 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
         named = named_by(first)
         writer = _parsed(schemas.find(named), DecodeError, str(named))
 
+        # Compiled code looks at no limit: data of such a type, nested deeply enough, would end the process.
+        with_schema = _careful_reader() if _holds_itself(writer) else fastavro.schemaless_reader
+
         def read(data: BytesIO) -> Any:
-            return fastavro.schemaless_reader(data, writer, reader)
+            return with_schema(data, writer, reader)
 
         return keep(readers, first, read)
 
@@ -176,6 +179,38 @@ def _parsed(schema: Schema, refused: type[DecodeError] | type[EncodeError], what
         return fastavro.parse_schema(_of_text(schema.text), named_schemas=named)
     except Exception as error:  # the registry's, and anybody's
         raise refused(f"{what} of the registry cannot be used: {type(error).__name__}: {error}") from error
+
+
+def _careful_reader() -> Any:
+    """Fastavro's reader in Python, which minds how deep it goes."""
+    from fastavro._read_py import schemaless_reader
+
+    return schemaless_reader
+
+
+def _holds_itself(schema: Any) -> bool:
+    """Whether data of a parsed schema may be nested without an end, since a type of it leads to itself."""
+    named = schema.get("__named_schemas", {}) if isinstance(schema, Mapping) else {}
+    inside, done = set[str](), set[str]()
+
+    def leads_back(one: Any) -> bool:
+        if isinstance(one, list):
+            return any(map(leads_back, one))
+        if isinstance(one, str):
+            return one in inside or (one in named and one not in done and leads_back(named[one]))
+        if not isinstance(one, Mapping):
+            return False
+        parts = [one.get("type"), one.get("items"), one.get("values"), *(at["type"] for at in one.get("fields", ()))]
+        name = str(one.get("name", ""))
+        if name not in named:
+            return leads_back([part for part in parts if part is not None])
+        inside.add(name)
+        found = leads_back([part for part in parts if part is not None])
+        inside.discard(name)
+        done.add(name)
+        return found
+
+    return leads_back(schema)
 
 
 def _of_text(text: str) -> Any:
