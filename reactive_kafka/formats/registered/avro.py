@@ -39,7 +39,7 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
         MissingExtraError: There is no fastavro.
     """
     fastavro = _fastavro()
-    reader = None if source.file is None else _loaded(source.file)
+    reader = source.own(loaded)
     schemas = source.schemas
     readers: dict[bytes, Read] = schemas.cache()
     model = model_for(asked)
@@ -86,7 +86,7 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
     fastavro = _fastavro()
     schemas = source.schemas
     writers: dict[type, tuple[bytes, Any, Callable[[Any], Any]]] = schemas.cache()
-    own = None if source.file is None else _writer(_loaded(source.file))
+    own = None if source.file is None else _writer(loaded(source.file))
 
     def writer_of(kind: type) -> tuple[bytes, Any, Callable[[Any], Any]]:
         try:
@@ -138,7 +138,7 @@ def _fastavro() -> Any:
     return fastavro
 
 
-def _loaded(file: str) -> Any:
+def loaded(file: str) -> Any:
     """The schema of a file; types that it only names are read from files of that name beside it."""
     fastavro = _fastavro()
     try:

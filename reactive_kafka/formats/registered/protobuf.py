@@ -53,7 +53,8 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
     errors = protobuf().message
     schemas = source.schemas
     readers: dict[tuple[bytes, tuple[int, ...]], Any] = schemas.cache()
-    own = None if source.file is None else {one.full_name: one for one in messages_of(compiled(source.file))}
+    file = source.own(loaded)
+    own = None if file is None else {one.full_name: one for one in messages_of(file_of(file))}
     generated = asked.base if is_message(asked.base) else None
     model = None if generated is not None else model_for(asked)
 
@@ -146,6 +147,11 @@ def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
             raise EncodeError(f"{kind.__name__} does not fit the Protobuf message: {type(error).__name__}") from error
 
     return write
+
+
+def loaded(file: str) -> Schema:
+    """The schema of a ``.proto`` file, compiled."""
+    return schema_of_file(compiled(file))
 
 
 def _serialize(message: Any) -> bytes:
