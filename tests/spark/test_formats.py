@@ -6,11 +6,12 @@ import asyncio
 import base64
 import contextlib
 import json
+import math
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import pytest
 import pytest_asyncio
@@ -162,6 +163,47 @@ async def test_an_avro_record_has_the_models_columns(
         "lines": [{"sku": "ü", "count": 2}],
         "note": None,
         "wire": "x",
+    }
+
+
+class Odd(BaseModel):
+    rate: float
+    at: datetime
+    price: Decimal
+    kind: Literal["A", "B"] | None
+
+
+@on_spark
+async def test_numbers_times_and_symbols_come_as_they_were_written_or_do_not_fit(
+    engine: SparkEngine, confluent: SchemaRegistryClient, schemas: Schemas
+) -> None:
+    fields = [
+        {"name": "rate", "type": "double"},
+        {"name": "at", "type": {"type": "long", "logicalType": "timestamp-millis"}},
+        {"name": "price", "type": {"type": "bytes", "logicalType": "decimal", "precision": 40, "scale": 18}},
+        {"name": "kind", "type": ["null", {"type": "enum", "name": "Kind", "symbols": ["A", "B", "C"]}]},
+    ]
+    serializer = AvroSerializer(confluent, json.dumps({"type": "record", "name": "Odd", "fields": fields}))
+    early = datetime(1900, 1, 1, tzinfo=UTC)
+    good: dict[str, Any] = {"rate": -0.0, "at": AT.replace(microsecond=0), "price": Decimal(0), "kind": None}
+    wide, many = Decimal("9" * 20 + "." + "9" * 18), Decimal("1" * 21)
+    changes: list[dict[str, Any]] = [
+        {}, {"rate": math.nan}, {"rate": math.inf}, {"rate": -math.inf}, {"rate": 5e-324}, {"at": early},
+        {"price": wide}, {"kind": "B"}, {"kind": "C"}, {"price": many},
+    ]  # fmt: skip
+    values = [await serialized(serializer, {**good, **change}) for change in changes]
+    found = await run(engine, payload_of(Odd, "avro"), schemas, values)
+    rates = [row["rate"] for row in found.rows]
+    assert math.copysign(1, rates[0]) == -1
+    assert math.isnan(rates[1])
+    assert rates[2:5] == [math.inf, -math.inf, 5e-324]
+    assert found.rows[0]["at"].astimezone(UTC) == good["at"]
+    assert found.rows[5]["at"].astimezone(UTC) == early
+    assert [row["price"] for row in found.rows[5:7]] == [0, wide]
+    assert found.rows[7]["kind"] == "B"
+    assert found.reasons == {
+        8: "does not fit Odd: kind is none of 'A', 'B'",
+        9: "does not fit Odd: no record, or a field of another type",
     }
 
 

@@ -141,9 +141,10 @@ class Payload:
     @cached_property
     def _reasons(self) -> list[BaseException]:
         """By code. One error serves all records."""
+        kind = "record" if self.texts is not None and self.texts.is_binary else "JSON object"
         texts = [
             "the record has no value (a tombstone)",
-            "no JSON object, or a field of another type",
+            f"no {kind}, or a field of another type",
             "a CloudEvent in structured mode, whose data stands in an envelope: the columns are read from the value "
             '(binary mode has the data there; value_deserializer = "cloudevents" reads both, and cloud_events = false '
             "takes the envelope for it)",
