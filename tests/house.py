@@ -354,8 +354,9 @@ MEASURES = (
     Measure("maps", "maps and sets keyed by partition", 36, 3, partition_maps),
     # 34,000 for what there was when the house was rebuilt; sending (batches of our own, emitters, sources) came since,
     # CloudEvents, Quarkus' files, what describes a configuration and an application to other programs, and formats with
-    # a schema registry, and what keeps their data from ending the process or becoming the wrong type (250).
-    Measure("lines", "lines of the package", 38_065, 49_750, lines),
+    # a schema registry, what keeps their data from ending the process or becoming the wrong type (250), and Spark's
+    # part of them (350).
+    Measure("lines", "lines of the package", 38_065, 50_150, lines),
     Measure("comments", "comments per 100 lines", 2.09, None, comments, more_is_better=True),
     Measure("reasons", "comments without banners and noqa", 1.66, 2.1, reasons, more_is_better=True),
     Measure("docs", f"lines of docs/ over {WIDEST_LINE}", 582, 0, wide_lines_of_docs),

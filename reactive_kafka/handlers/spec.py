@@ -33,6 +33,7 @@ from reactive_kafka.formats import (
 )
 from reactive_kafka.formats.names import REGISTERED_FORMATS, load_function
 from reactive_kafka.formats.registered.schemas import KEY_HEADER, framed
+from reactive_kafka.formats.texts import text_source
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.outgoing.outbox import Partitioner
 from reactive_kafka.records import RawRecord
@@ -206,7 +207,12 @@ def _on_spark(match: Match, spark: SparkDecoration, incoming: IncomingSettings, 
         )
     batches = BATCH_ROOM * incoming.spark.max_concurrent_jobs
     incoming = _with_room(incoming, incoming.spark.batch_max_records, match.who, problems, batches=batches)
-    return IncomingSpec(incoming, None, None, None, spark=spark.planned(incoming, match.who, problems))
+    values, _ = _registered(incoming, incoming.topics[0] if incoming.topics else "")
+    reads, texts = incoming.value_deserializer if spark.needs_texts(incoming) else None, None
+    if reads is not None:
+        texts = tried(match.who, problems, text_source, reads, values, incoming.cloud_events)
+    planned = spark.planned(incoming, match.who, problems, texts)
+    return IncomingSpec(incoming, None, None, None, spark=planned, schemas=_if_used(values, reads))
 
 
 def _with_room(

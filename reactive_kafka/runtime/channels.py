@@ -28,7 +28,7 @@ from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import ChannelClosedError, ConfigError
-from reactive_kafka.formats.registered.schemas import Asker
+from reactive_kafka.formats.registered.schemas import Asker, Schemas
 from reactive_kafka.handlers.calls import as_async
 from reactive_kafka.handlers.signature import Handler, HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
@@ -144,7 +144,7 @@ class RunChannels:
             spec.schemas.connect(self.registry)
         make: MakeWorkers | None = None
         if spec.spark is not None:
-            make = self._spark_workers(settings, spec.spark)
+            make = self._spark_workers(settings, spec.spark, spec.schemas)
         elif spec.handler is not None:
             make = self._workers(spec, spec.handler, awaits_commits=strategy.commits_at_ack)
         return ChannelLifecycle(
@@ -215,7 +215,7 @@ class RunChannels:
 
         return make
 
-    def _spark_workers(self, settings: IncomingSettings, spark: SparkFunction) -> MakeWorkers:
+    def _spark_workers(self, settings: IncomingSettings, spark: SparkFunction, schemas: Schemas | None) -> MakeWorkers:
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
         from reactive_kafka.spark.channel.refetch import records_of
         from reactive_kafka.spark.channel.runner import SparkRunner
@@ -226,8 +226,9 @@ class RunChannels:
             source = KafkaSource(settings, partial(_servers, services.connector, settings))
         assert self._spark is not None  # noqa: S101  # made if a channel has a Spark function
         runner = SparkRunner(
-            self._spark, spark, settings, source=source, observer=services.observer, clock=services.clock
-        )
+            self._spark, spark, settings, source=source, observer=services.observer, clock=services.clock,
+            schemas=schemas,
+        )  # fmt: skip
         self._runners[settings.name] = runner  # one for all sessions of the channel: its counts go on through restarts
         fetch = partial(records_of, services.connector, settings, observer=services.observer)
         return lambda signals, setup: SparkDispatcher(setup, runner, signals, services.observer, fetch)

@@ -22,7 +22,7 @@ from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats import FormatError, Registered, SchemaMissing, Schemas, decoder_for, encoder_for
 from reactive_kafka.formats.registered.avro_types import schema_of_type
 from reactive_kafka.formats.registered.proto_files import read_indexes, schema_of_file, write_indexes
-from reactive_kafka.formats.registered.schemas import ById, IdOf, Schema
+from reactive_kafka.formats.registered.schemas import ById, IdOf, Reference, Schema
 from tests.schemas import protos
 
 
@@ -261,6 +261,41 @@ def test_no_bytes_raise_anything_but_a_decode_error_or_that_a_schema_is_missing(
             assert missing.ask != ById(1)
         except DecodeError:
             pass
+
+
+NODE = {"type": "record", "name": "Node", "fields": [{"name": "next", "type": ["null", "Node"]}]}
+ROW = {"type": "record", "name": "Row", "fields": [{"name": "rows", "type": {"type": "array", "items": "Row"}}]}
+PAIR = {"type": "record", "name": "Pair", "fields": [
+    {"name": "one", "type": {"type": "record", "name": "One", "fields": [
+        {"name": "pair", "type": {"type": "map", "values": ["null", "Pair"]}}]}},
+    {"name": "two", "type": ["null", "One"]},
+]}  # fmt: skip
+REFERRING = {"type": "record", "name": "A", "fields": [{"name": "node", "type": "Node"}]}
+REFERRED = (Reference("Node", "node", 1, Schema("AVRO", json.dumps(NODE))),)
+
+
+@pytest.mark.parametrize(
+    ("schema", "level", "references"),
+    [
+        (NODE, b"\2", ()),
+        (ROW, b"\2", ()),
+        (PAIR, b"\2\2x\2", ()),
+        (REFERRING, b"\2", REFERRED),
+    ],
+)
+def test_data_that_is_nested_without_an_end_cannot_be_decoded(
+    schema: dict[str, Any], level: bytes, references: tuple[Reference, ...]
+) -> None:
+    decode = decoder_for(Any, "avro", source(Schema("AVRO", json.dumps(schema), references)))
+    assert decode is not None
+    with pytest.raises(DecodeError, match="nested too deeply"):
+        decode(b"\0\0\0\0\1" + level * 1_000_000)
+
+
+def test_data_of_a_type_that_holds_itself_is_read() -> None:
+    decode = decoder_for(Any, "avro", source(Schema("AVRO", json.dumps(NODE))))
+    assert decode is not None
+    assert decode(b"\0\0\0\0\1\2\2\0") == {"next": {"next": {"next": None}}}
 
 
 def test_the_text_of_an_error_does_not_quote_the_record() -> None:

@@ -297,24 +297,47 @@ def test_what_kafka_says_for_all_channels_is_no_contradiction_of_a_spark_channel
 
 
 @pytest.mark.parametrize("named", ["avro", "json-schema", "protobuf", "cloudevents"])
-@pytest.mark.parametrize("payload", [Click, None])
 @pytest.mark.parametrize("place", ["kafka", "incoming.orders"])
-def test_a_format_that_spark_cannot_read_is_refused_wherever_it_is_said(place: str, payload: Any, named: str) -> None:
+def test_spark_reads_formats_with_schemas_and_events_wherever_they_are_said(place: str, named: str) -> None:
     says = {"value_deserializer": named}
     own = says if place == "incoming.orders" else {}
     app = App(
         {
             "schema_registry": {"url": "memory://"},
             "kafka": {} if own else says,
-            "incoming": {"orders": {"group_id": "g", **own}, "bytes": {"group_id": "g", "value_deserializer": "bytes"}},
+            "incoming": {"orders": {"group_id": "g", **own}, "clicks": {"group_id": "g", **own}},
         }
     )
-    app.spark("orders", payload=payload)(lambda df, batch: None)
-    app.spark("bytes", payload=payload)(lambda df, batch: None)
+    app.spark("orders", payload=Click)(lambda df, batch: None)
+    app.spark("clicks")(lambda df, batch: None)
+    if own:
+        (problem,) = problems_of(app)
+        assert problem.startswith(f"code: [incoming.clicks] value_deserializer = '{named}': @app.spark('clicks')")
+        assert "with payload = Model the columns of a model (json, cloudevents, avro, json-schema, protobuf)" in problem
+        return
+    orders, clicks = fitted(app, "orders"), fitted(app, "clicks")
+    assert orders.spark is not None
+    assert orders.spark.payload is not None
+    assert orders.spark.payload.texts is not None
+    assert orders.spark.payload.texts.format == named
+    assert (orders.schemas is None) == (named == "cloudevents")
+    assert clicks.spark is not None  # it gets the bytes
+    assert (clicks.spark.payload, clicks.schemas) == (None, None)
+
+
+def test_a_readers_schema_that_is_none_is_told_of_a_spark_channel_too(tmp_path: Path) -> None:
+    file = tmp_path / "order.avsc"
+    file.write_text("{")
+    app = App(
+        {
+            "schema_registry": {"url": "memory://"},
+            "incoming": {"orders": {"group_id": "g", "value_deserializer": "avro", "schema": {"file": str(file)}}},
+        }
+    )
+    app.spark("orders", payload=Click)(lambda df, batch: None)
     (problem,) = problems_of(app)
-    assert problem.startswith(f"code: [{place}] value_deserializer = '{named}': @app.spark('orders")
-    assert "gets the bytes in the column value" in problem
-    assert ('say value_deserializer = "bytes" in [incoming.orders]' in problem) == (place == "kafka")
+    assert problem.startswith("@app.spark('orders') of ")
+    assert f"{file} is no Avro schema" in problem
 
 
 def test_several_consumers_are_fine_for_spark() -> None:

@@ -16,7 +16,7 @@ from reactive_kafka.errors import (
     SessionLostError,
     WorkerLostError,
 )
-from reactive_kafka.spark.batches.failures import Again, Attempts, Failed, Leave, Split
+from reactive_kafka.spark.batches.failures import Again, Attempts, Failed, Leave, Split, UnfitExecutorsError
 
 ONCE = RetrySettings()
 
@@ -65,6 +65,11 @@ def test_a_python_worker_that_dies_twice_is_bad_data() -> None:
 def test_a_job_that_does_not_end_leaves_its_records() -> None:
     error = JobStuckError("still there")
     assert attempts(retry=RetrySettings(max_attempts=9)).after(error) == Leave(error)
+
+
+def test_executors_that_cannot_read_the_format_leave_the_records_to_a_start_with_others() -> None:
+    error = UnfitExecutorsError("no fastavro")
+    assert attempts(retry=RetrySettings(max_attempts=9), splits=True).after(error) == Leave(error)
 
 
 @given(

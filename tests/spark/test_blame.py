@@ -3,7 +3,14 @@ from typing import Any
 import pytest
 
 from reactive_kafka.errors import BadDataError, ClusterError, DataLossError, WorkerLostError
-from reactive_kafka.spark.batches.failures import BadCodeError, blame_for, looks_lost, reason_of
+from reactive_kafka.spark.batches.failures import (
+    CANNOT_READ,
+    BadCodeError,
+    UnfitExecutorsError,
+    blame_for,
+    looks_lost,
+    reason_of,
+)
 
 
 def spark_error(name: str, text: str, *bases: str) -> Exception:
@@ -43,6 +50,10 @@ TEXTS = {
             "PySparkException",
         ),
         ClusterError,
+    ),
+    "executors that cannot read the format": (
+        spark_error("PythonException", f"RuntimeError: {CANNOT_READ} 'avro': No module named 'x'", "PySparkException"),
+        UnfitExecutorsError,
     ),
     "no Python": (java_error(f'{STAGE}java.io.IOException: Cannot run program "python3.9"'), ClusterError),
     "the master gave us up": (java_error(f"{STAGE}Master removed our application: KILLED"), ClusterError),

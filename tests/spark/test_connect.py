@@ -21,6 +21,9 @@ from reactive_kafka.errors import (
     OffloadError,
     SessionLostError,
 )
+from reactive_kafka.formats import Registered, Schemas
+from reactive_kafka.formats.registered.schemas import ById, Schema, head
+from reactive_kafka.formats.texts import text_source
 from reactive_kafka.spark.batches.batch import SparkBatch
 from reactive_kafka.spark.batches.function import Payload
 from reactive_kafka.spark.batches.ledger import JobProgress
@@ -143,6 +146,20 @@ class TestOnAServer:
         assert [one.offset for one in sorted(rejected, key=lambda one: one.offset)] == [3, 4, 5]
         (batch,) = runner.facts().last
         assert (batch.outcome, batch.rejected) == ("ok", 3)
+
+    async def test_records_with_schemas_have_the_payloads_columns_there(self, connected: Connected) -> None:
+        schema = '{"type": "record", "name": "Click", "fields": [{"name": "page", "type": "string"}]}'
+        schemas, pages = Schemas("clicks"), list[str]()
+        schemas.answered(ById(1), Schema("AVRO", schema))
+        payload = Payload(
+            payload_schema(Click, "@app.spark('clicks')", base64=True),
+            texts=text_source("avro", Registered(schemas, "clicks"), True),
+        )
+        keep = lambda df, batch: pages.extend(row.page for row in df.collect())  # noqa: E731
+        runner = runner_of(connected.engine, keep, payload=payload, schemas=schemas)
+        (rejected,) = await runner.run_batch([values_of(CLICKS_0, [head(1) + b"\4/a", head(1) + b"\xff"])], attempt=1)
+        assert pages == ["/a"]
+        assert (rejected.offset, "not data of schema 1" in str(rejected.reason)) == (1, True)
 
     async def test_the_sessions_conf_is_the_users(self, connected: Connected) -> None:
         names = ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone")

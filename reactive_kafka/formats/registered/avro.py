@@ -42,7 +42,7 @@ def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
         MissingExtraError: There is no fastavro.
     """
     fastavro = _fastavro()
-    reader = None if source.file is None else _loaded(source.file)
+    reader = source.own(loaded)
     schemas = source.schemas
     readers: dict[bytes, tuple[Read, Callable[[Any], object]]] = schemas.cache()
     model, members = model_for(asked), named_models(asked)
@@ -92,7 +92,7 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
     fastavro = _fastavro()
     schemas = source.schemas
     writers: dict[type, tuple[bytes, Write, Callable[[Any], Any]]] = schemas.cache()
-    own = None if source.file is None else _writer(_loaded(source.file), source.file)
+    own = None if source.file is None else _writer(loaded(source.file), source.file)
 
     def write_with(parsed: Any, types: Types) -> Write:
         may_be_deep = is_recursive(parsed, types)
@@ -161,7 +161,7 @@ def _read_by_python() -> Any:
     return schemaless_reader
 
 
-def _loaded(file: str) -> Any:
+def loaded(file: str) -> Any:
     """The schema of a file; types that it only names are read from files of that name beside it."""
     fastavro = _fastavro()
     try:

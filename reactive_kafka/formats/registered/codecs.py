@@ -10,6 +10,18 @@ from reactive_kafka.formats.registered.schemas import Registered
 from reactive_kafka.formats.wanted import Wanted
 
 
+def load_file(name: str, file: str) -> Any:
+    """The schema of a file, as :attr:`Registered.loaded` has it; it can be pickled. FormatError: it is none."""
+    load: Any
+    if name == "avro":
+        from reactive_kafka.formats.registered.avro import loaded as load
+    elif name == "json-schema":
+        from reactive_kafka.formats.registered.json_schema import loaded as load
+    else:
+        from reactive_kafka.formats.registered.protobuf import loaded as load
+    return load(file)
+
+
 def registered_decoder(name: str, asked: Wanted, source: Registered) -> Decoder:
     """Bytes -> value; besides what every decoder does it raises SchemaMissing where a schema is still to come."""
     decoder: Any

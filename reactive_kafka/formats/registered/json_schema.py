@@ -44,27 +44,20 @@ def json_schema_decoder(asked: Wanted, source: Registered) -> Decoder:
         FormatError: The reader's schema cannot be read.
         MissingExtraError: There is no jsonschema.
     """
-    _jsonschema()
-    schemas = source.schemas
-    checks: dict[bytes, tuple[Check, Read]] = schemas.cache()
-    own = None if source.file is None else _checked(_loaded(source.file), FormatError, source.file)
+    check_of = _check_finder(source, is_asked=asked.is_free)  # else the model says what it is to be
     model, members = model_for(asked), named_models(asked)
+    readers: dict[bytes, Read] = source.schemas.cache()
 
-    def check_of(first: bytes) -> tuple[Check, Read]:
-        id = named_by(first)
-        schema: Schema = schemas.find(id)
-        if schema.kind != "JSON":
-            raise DecodeError(f"{id} is no JSON Schema, but one of {schema.kind}")
-        title = str(_document(schema.text).get("title", "")) if members else ""
-        read_json = members.get(title, model).from_json
-        if own is None and not asked.is_free:
-            return keep(checks, first, (_fits, read_json))  # its model says what it is to be
-        return keep(checks, first, (own or _checked(schema, DecodeError, f"{id} of the registry"), read_json))
+    def reader_of(first: bytes) -> Read:
+        """That of the model which the schema is called after."""
+        schema: Schema = source.schemas.find(named_by(first))
+        title = str(_document(schema.text).get("title", ""))
+        return keep(readers, first, members.get(title, model).from_json)
 
     def read(value: bytes) -> object:
         first = head_of(value)
-        check, read_json = checks.get(first) or check_of(first)
-        data = value[len(first) :]
+        check, data = check_of(first), value[len(first) :]
+        read_json = (readers.get(first) or reader_of(first)) if members else model.from_json
         if check is _fits:
             return read_json(data)
         document = from_json(data)
@@ -73,6 +66,59 @@ def json_schema_decoder(asked: Wanted, source: Registered) -> Decoder:
         return document if asked.base in (Any, object) else read_json(data)
 
     return guarded(read, asked, model.explain)
+
+
+def json_schema_text(source: Registered) -> Decoder:
+    """The JSON of a record as it stands there, if it fits the reader's schema: for readers that check for themselves.
+
+    Raises:
+        FormatError: The reader's schema cannot be read.
+        MissingExtraError: There is no jsonschema.
+    """
+    check_of = _check_finder(source, is_asked=False)
+
+    def text(value: bytes | None) -> bytes | None:
+        if value is None:
+            return None
+        first = head_of(value)
+        check, data = check_of(first), value[len(first) :]
+        if check is _fits:
+            return data
+        try:
+            document = from_json(data)
+        except ValueError:
+            return data  # which whoever reads it will see
+        if why := check(document):
+            raise DecodeError(f"does not fit the JSON Schema, {source.file}: {why}")
+        return data
+
+    return text
+
+
+def _check_finder(source: Registered, *, is_asked: bool) -> Callable[[bytes], Check]:
+    """What finds the check of a record by its head: that of the reader's schema, or of the writer's if it *is_asked*.
+
+    Raises:
+        FormatError: The reader's schema cannot be read.
+        MissingExtraError: There is no jsonschema.
+    """
+    _jsonschema()
+    checks: dict[bytes, Check] = source.schemas.cache()
+    reader = source.own(loaded)
+    own = None if reader is None else _checked(reader, FormatError, str(source.file))
+
+    def check_of(first: bytes) -> Check:
+        if (known := checks.get(first)) is not None:
+            return known
+        id = named_by(first)
+        schema: Schema = source.schemas.find(id)
+        if schema.kind != "JSON":
+            raise DecodeError(f"{id} is no JSON Schema, but one of {schema.kind}")
+        if own is None and not is_asked:
+            return keep(checks, first, _fits)
+        return keep(checks, first, own or _checked(schema, DecodeError, f"{id} of the registry"))
+
+    return check_of
 
 
 def json_schema_encoder(source: Registered) -> Callable[[object], bytes | None]:
@@ -85,7 +131,7 @@ def json_schema_encoder(source: Registered) -> Callable[[object], bytes | None]:
     _jsonschema()
     schemas = source.schemas
     writers: dict[type, tuple[bytes, Check]] = schemas.cache()
-    own = None if source.file is None else _loaded(source.file)
+    own = None if source.file is None else loaded(source.file)
     check_own = None if own is None else _checked(own, FormatError, str(source.file))
 
     def writer_of(kind: type) -> tuple[bytes, Check]:
@@ -162,7 +208,7 @@ def _checked(schema: Schema, refused: type[Exception], what: str) -> Check:
     return check
 
 
-def _loaded(file: str) -> Schema:
+def loaded(file: str) -> Schema:
     """The schema of a file; other files beside it that it refers to (``$ref``) go to subjects of their names."""
     return _with_references(Path(file), ())
 

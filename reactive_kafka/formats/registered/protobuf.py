@@ -55,7 +55,8 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
     errors = protobuf().message
     schemas = source.schemas
     readers: dict[tuple[bytes, tuple[int, ...]], tuple[Any, FromPlain | None]] = schemas.cache()
-    own = None if source.file is None else {one.full_name: one for one in messages_of(compiled(source.file))}
+    file = source.own(loaded)
+    own = None if file is None else {one.full_name: one for one in messages_of(file_of(file))}
     kinds = members_of(asked)
     generated = {one.DESCRIPTOR.full_name: one for one in kinds} if all(is_message(one) for one in kinds) else None
     model = None if generated is not None else model_for(asked)
@@ -152,6 +153,11 @@ def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
             raise EncodeError(f"{kind.__name__} does not fit the Protobuf message: {type(error).__name__}") from error
 
     return write
+
+
+def loaded(file: str) -> Schema:
+    """The schema of a ``.proto`` file, compiled."""
+    return schema_of_file(compiled(file))
 
 
 def _serialize(message: Any) -> bytes:

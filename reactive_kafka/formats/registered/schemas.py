@@ -7,7 +7,7 @@ wire format: a zero, then the schema's id in four bytes; or a header with a one 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeVar
 from uuid import UUID
@@ -186,6 +186,10 @@ class Schemas:
             raise type(answer)(*answer.args)  # each record's own: an error gathers its tracebacks
         return answer
 
+    def of_records(self) -> dict[Ask, Any]:
+        """The answers about records that have come, errors among them."""
+        return {ask: answer for ask, answer in self._answers.items() if isinstance(ask, ById | ByGuid)}
+
     def answered(self, ask: Ask, answer: Any) -> None:
         """Keep an answer, or the DecodeError or EncodeError that it is."""
         keep(self._answers, ask, answer)
@@ -209,6 +213,11 @@ class Registered:
     file: str | None = None  # of the reader's schema, or of the writer's
     subject: Strategy = "topic"
     register: bool = True
+    loaded: Any = None  # what is in the file, where that has been read already
+
+    def own(self, load: Callable[[str], Any]) -> Any:
+        """The schema of the file, which *load* reads; None: there is no file."""
+        return self.loaded if self.loaded is not None or self.file is None else load(self.file)
 
     def subject_of(self, record_name: str) -> str:
         """The subject that a schema is registered under."""

@@ -21,6 +21,12 @@ from reactive_kafka.failure.decision import after_attempt
 
 LONGEST_REASON = 300
 
+
+class UnfitExecutorsError(ClusterError):
+    """Executors lack a package that reading the channel's format needs; somebody has to install it there."""
+
+
+CANNOT_READ = "reactive-kafka: executors cannot read the format"  # how what they raise then begins
 BadCodeError = OffloadError  # the function, the sink or the source: it would fail for every record
 _LOST_TYPES = frozenset({"ConnectionError", "EOFError", "Py4JNetworkError", "Py4JError", "RpcError"})
 _LOST_TEXTS = (
@@ -34,6 +40,7 @@ _LOST_TEXTS = (
     "failed to connect to all addresses",
 )
 _TEXTS: Mapping[type[OffloadError], tuple[str, ...]] = {
+    UnfitExecutorsError: (CANNOT_READ,),
     ClusterError: (
         "PYTHON_VERSION_MISMATCH", "Python in worker has different version", "Python worker failed to connect back",
         "Cannot run program",  # no Python at all where the executors are
@@ -90,7 +97,7 @@ def blame_for(error: BaseException) -> type[OffloadError]:
 
     BadDataError: some of the records, which smaller batches can show. DataLossError: records of a range that are no
     longer in the log, where smaller ranges do not help. WorkerLostError: a process that ran a task; an accident once,
-    bad data the second time. ClusterError: not the batch, which runs again.
+    bad data the second time. ClusterError: not the batch, which runs again. UnfitExecutorsError: it cannot run there.
     """
     text, names = _text_of(error), _names(error)
     # Texts of a function's own errors mean nothing.
@@ -169,7 +176,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Leave:
-    """The job may still be running: the records stay unsettled, and the channel stops."""
+    """The job may still be running, or none can: the records stay unsettled, and the channel stops."""
 
     error: OffloadError
 
@@ -194,7 +201,7 @@ class Attempts:
 
     def after(self, error: OffloadError) -> Next:
         """What follows the attempt that failed with *error*."""
-        if isinstance(error, JobStuckError):
+        if isinstance(error, JobStuckError | UnfitExecutorsError):
             return Leave(error)
         if isinstance(error, SessionLostError):
             self._lost_alone += error.was_alone

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError, RejectedByJobError
 from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS
+from reactive_kafka.formats.registered.schemas import Ask
+from reactive_kafka.formats.texts import TextSource, ask_of
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.schema import (
     CORRUPT,
@@ -23,8 +25,11 @@ from reactive_kafka.spark.batches.schema import (
 )
 
 MISFIT = "_misfit"
-NO_VALUE, NO_JSON, IN_ENVELOPE, FIRST_FIELD = 0, 1, 2, 3  # codes of a row that does not fit
+NO_VALUE, NO_JSON, IN_ENVELOPE, NO_DATA, UNREAD, FIRST_FIELD = range(6)  # codes of a row that does not fit
 TEXT = "CAST(value AS STRING)"
+READ = "_read"
+"""Column with the JSON of a record that is none itself, what is wrong with it, and the schema that it waits for."""
+MOST_ASKED = 500  # schemas that are asked for before a batch is read again
 # Without single quotes: neither pydantic nor msgspec reads them as JSON.
 OPTIONS = f"map('mode', 'PERMISSIVE', 'columnNameOfCorruptRecord', '{CORRUPT}', 'allowSingleQuotes', 'false')"
 # A CloudEvent in structured mode. Its fields are not those of the value, and a model of optional ones would not tell.
@@ -35,9 +40,16 @@ ENVELOPE = (
 Function = Callable[..., Any]
 RIGHT_FORM = "def name(df: DataFrame, batch: SparkBatch) -> None"
 # Has a payload -> the values of ``value_deserializer`` that change nothing.
-_VALUES = {False: (None, "bytes"), True: (None, "bytes", "json")}
-_NEVER_JSON = (EVENTS, *REGISTERED_FORMATS)
-"""Formats that a channel is refused even if it has them from [kafka]: its values may look like JSON, and are none."""
+MADE_JSON = (EVENTS, *REGISTERED_FORMATS)
+"""Formats whose values are no JSON: their records are read by this package, on executors, to become some."""
+_VALUES = {False: (None, "bytes"), True: (None, "bytes", "json", *MADE_JSON)}
+
+
+class Unfit(NamedTuple):
+    """What was found of a batch before its function is called: records that do not fit, and schemas to ask for."""
+
+    records: Sequence[tuple[TopicPartition, int, BaseException]]
+    asks: Sequence[Ask]
 
 
 @dataclass(frozen=True)
@@ -47,19 +59,21 @@ class Payload:
     schema: PayloadSchema
     show_corrupt: bool = False  # keep rows that do not fit, with the record's text in a column ``_corrupt``
     finds_events: bool = True  # of ``cloud_events``: an event in an envelope does not fit
+    texts: TextSource | None = None  # makes JSON of values that are none; *records* have a column for that then
 
     def parsed(self, records: Any) -> Any:
         """*records* with Kafka's columns, the payload as one column, and a code if it does not fit."""
+        names = KAFKA_COLUMNS if self.texts is None else (*KAFKA_COLUMNS, READ)
         # "stack" makes one row of one row. Spark's optimizer would copy a plain column of from_json into every
         # expression that uses one of its fields, and parse each text a dozen times: 5.8 s for 50,000 records instead
         # of 0.8 s.
         json = f"{self.schema.struct.json[:-1]}, {CORRUPT}: STRING>"
         column = f"{self.schema.struct.column[:-1]}, {CORRUPT}: STRING>"
-        payload = f"from_json({TEXT}, {literal(json)}, {OPTIONS})"
+        payload = f"from_json({self._text}, {literal(json)}, {OPTIONS})"
         if column != json:
             payload = f"CAST({payload} AS {column})"  # by position, so it also renames
-        rows = records.selectExpr(*KAFKA_COLUMNS, f"stack(1, {payload}) AS {PAYLOAD}")
-        return rows.selectExpr(*KAFKA_COLUMNS, PAYLOAD, f"{self._misfit} AS {MISFIT}")
+        rows = records.selectExpr(*names, f"stack(1, {payload}) AS {PAYLOAD}")
+        return rows.selectExpr(*names, PAYLOAD, f"{self._misfit} AS {MISFIT}")
 
     def fitting(self, parsed: Any) -> Any:
         """The function's DataFrame, out of :meth:`parsed`."""
@@ -71,39 +85,77 @@ class Payload:
             return parsed.selectExpr(*KAFKA_COLUMNS, *columns, text)
         return parsed.where(f"{MISFIT} IS NULL").selectExpr(*KAFKA_COLUMNS, *columns)
 
-    def corrupt(self, parsed: Any) -> Iterator[tuple[TopicPartition, int, BaseException]]:
-        """The records of :meth:`parsed` that do not fit, with the reasons. Runs a Spark job."""
-        rows = parsed.where(f"{MISFIT} IS NOT NULL").select("topic", "partition", "offset", MISFIT).toArrow()
-        for piece in rows.to_batches():
-            for topic, partition, offset, code in zip(*(one.to_pylist() for one in piece.columns), strict=True):
-                yield TopicPartition(topic, partition), offset, self._reasons[code]
+    @property
+    def is_looked_through(self) -> bool:
+        """Whether :meth:`unfit` has something to find, so that a batch is read before its function is called."""
+        return self.texts is not None or not self.show_corrupt
+
+    def unfit(self, parsed: Any) -> Unfit:
+        """The records of :meth:`parsed` that do not fit, with the reasons. Runs a Spark job.
+
+        Where schemas are missing, the others are not all of them: the batch is to be read again.
+        """
+        found = f"{MISFIT} IS NOT NULL" if not self.show_corrupt else f"{READ}.missing <> ''"
+        columns = ["topic", "partition", "offset", MISFIT]
+        if self.texts is not None:
+            found = f"{found} AND coalesce({READ}.missing, '-') <> ''"
+            columns += [f"{READ}.problem", f"{READ}.missing"]
+        records: list[tuple[TopicPartition, int, BaseException]] = []
+        missing: dict[str, None] = {}
+        known: dict[str, BaseException] = {}
+        for piece in parsed.where(found).selectExpr(*columns).toArrow().to_batches():
+            for topic, partition, offset, code, *read in zip(*(one.to_pylist() for one in piece.columns), strict=True):
+                problem, name = read or (None, None)
+                if name is not None:
+                    missing[name] = None
+                    continue
+                if problem is not None and problem not in known:
+                    known[problem] = self._refused(problem)
+                reason = self._reasons[code] if problem is None else known[problem]
+                records.append((TopicPartition(topic, partition), offset, reason))
+        return Unfit(records, [ask_of(name) for name in list(missing)[:MOST_ASKED]])
+
+    @property
+    def _text(self) -> str:
+        """SQL: the JSON of a row."""
+        return TEXT if self.texts is None else f"{READ}.text"
 
     @property
     def _misfit(self) -> str:
         """SQL: the code of what is wrong with a row; null if it fits."""
         # Parsing is not enough: the parser stops at the end of the first object, and replaces what is not UTF-8.
+        text = self._text
         no_json = (
-            f"{PAYLOAD} IS NULL OR {PAYLOAD}.{CORRUPT} IS NOT NULL OR NOT is_valid_utf8({TEXT}) "
-            f"OR NOT endswith(trim(TRAILING ' \\t\\r\\n' FROM {TEXT}), '}}')"
+            f"{PAYLOAD} IS NULL OR {PAYLOAD}.{CORRUPT} IS NOT NULL OR NOT is_valid_utf8({text}) "
+            f"OR NOT endswith(trim(TRAILING ' \\t\\r\\n' FROM {text}), '}}')"
         )
-        none = "CAST(NULL AS INT)" if self.schema.accepts_none else str(NO_VALUE)
+        none, no_data = ("CAST(NULL AS INT)",) * 2 if self.schema.accepts_none else (str(NO_VALUE), str(NO_DATA))
         misfits = enumerate(self.schema.misfits, FIRST_FIELD)
         fields = " ".join(f"WHEN {one.condition} THEN {code}" for code, one in misfits)
-        envelope = f"WHEN {ENVELOPE} THEN {IN_ENVELOPE} " if self.finds_events else ""
-        return f"CASE WHEN value IS NULL THEN {none} {envelope}WHEN {no_json} THEN {NO_JSON} {fields} END"
+        first = f"WHEN {ENVELOPE} THEN {IN_ENVELOPE}" if self.finds_events else ""
+        if self.texts is not None:
+            unread = f"{READ}.problem IS NOT NULL OR {READ}.missing IS NOT NULL"
+            first = f"WHEN {unread} THEN {UNREAD} WHEN {text} IS NULL THEN {no_data}"
+        return f"CASE WHEN value IS NULL THEN {none} {first} WHEN {no_json} THEN {NO_JSON} {fields} END"
 
     @cached_property
     def _reasons(self) -> list[BaseException]:
         """By code. One error serves all records."""
-        model = self.schema.model
+        kind = "record" if self.texts is not None and self.texts.is_binary else "JSON object"
         texts = [
             "the record has no value (a tombstone)",
-            "no JSON object, or a field of another type",
+            f"no {kind}, or a field of another type",
             "a CloudEvent in structured mode, whose data stands in an envelope: the columns are read from the value "
-            "(binary mode has the data there; cloud_events = false takes the envelope for it)",
+            '(binary mode has the data there; value_deserializer = "cloudevents" reads both, and cloud_events = false '
+            "takes the envelope for it)",
+            "the event has no data",
+            "it cannot be read",
         ]
         texts += [one.reason for one in self.schema.misfits]
-        return [RejectedByJobError(f"does not fit {model}: {text}") for text in texts]
+        return [self._refused(text) for text in texts]
+
+    def _refused(self, text: str) -> RejectedByJobError:
+        return RejectedByJobError(f"does not fit {self.schema.model}: {text}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,13 +175,20 @@ class SparkDecoration:
     model: Any = None
     show_corrupt: bool = False
 
-    def planned(self, incoming: IncomingSettings, who: str, problems: list[str]) -> SparkFunction:
+    def needs_texts(self, incoming: IncomingSettings) -> bool:
+        """Whether the channel has a payload whose columns are not those of its values themselves."""
+        return self.model is not None and incoming.value_deserializer in MADE_JSON
+
+    def planned(
+        self, incoming: IncomingSettings, who: str, problems: list[str], texts: TextSource | None = None
+    ) -> SparkFunction:
         """The function as it runs on the channel; what does not fit is added to *problems*. *who* is the decorator."""
         problems += _not_for_spark(incoming, who, has_payload=self.model is not None)
         payload = None
         try:
             if self.model is not None:
-                payload = Payload(payload_schema(self.model, who), self.show_corrupt, incoming.cloud_events)
+                schema = payload_schema(self.model, who, base64=texts is not None and texts.is_binary)
+                payload = Payload(schema, self.show_corrupt, incoming.cloud_events, texts)
         except ConfigError as error:
             problems += error.problems
         return SparkFunction(self.function, payload, self.model)
@@ -147,12 +206,11 @@ def _not_for_spark(incoming: IncomingSettings, who: str, *, has_payload: bool) -
         if key in incoming.places and _is_its_own(incoming, key):
             yield f"{incoming.place(key, None)}: it is for Batch handlers, and {who} is none: say {key} in {spark}"
     named = incoming.value_deserializer
-    is_its_own = _is_its_own(incoming, "value_deserializer")
-    if named not in _VALUES[has_payload] and (is_its_own or named in _NEVER_JSON):
+    if named not in _VALUES[has_payload] and _is_its_own(incoming, "value_deserializer"):
         place = incoming.place("value_deserializer", named)
-        instead = "" if is_its_own else f': say value_deserializer = "bytes" in [incoming.{incoming.name}]'
-        columns = "gets the bytes in the column value, and with payload = Model the columns of their JSON"
-        yield f"{place}: {who} {columns}{instead}"
+        formats = ", ".join(("json", *MADE_JSON))
+        columns = f"gets the bytes in the column value, and with payload = Model the columns of a model ({formats})"
+        yield f"{place}: {who} {columns}"
     if incoming.key_deserializer not in (None, "bytes") and _is_its_own(incoming, "key_deserializer"):
         place = incoming.place("key_deserializer", incoming.key_deserializer)
         yield f"{place}: {who} gets the bytes in the column key"

@@ -132,13 +132,16 @@ class PayloadSchema:
         return tuple(self.struct.misfits(PAYLOAD, ""))
 
 
-def payload_schema(model: Any, who: str) -> PayloadSchema:
-    """The columns of a model, or ``Model | None``; *who* decorates. ConfigError has all problems at once."""
+def payload_schema(model: Any, who: str, *, base64: bool = False) -> PayloadSchema:
+    """The columns of a model, or ``Model | None``; *who* decorates. ConfigError has all problems at once.
+
+    *base64*: so are bytes in the JSON that is read, whatever the model says of its own.
+    """
     asked = wanted(model)
     whole = f"{who}, payload = {name_of(model)}"
     if not is_model(asked.base):
         raise ConfigError(f"{whole}: expected a dataclass, a pydantic model or a msgspec Struct")
-    reader = _Reader(whole)
+    reader = _Reader(whole, base64)
     struct = reader.struct(asked.base, "", ())
     reader.check_reserved(struct)
     if reader.problems:
@@ -149,8 +152,9 @@ def payload_schema(model: Any, who: str) -> PayloadSchema:
 class _Reader:
     """Reads models into kinds, and collects their problems."""
 
-    def __init__(self, who: str) -> None:
+    def __init__(self, who: str, base64: bool) -> None:
         self._who = who
+        self._base64 = base64
         self.problems: list[str] = []
 
     def struct(self, model: Any, path: str, outer: tuple[Any, ...]) -> Struct:
@@ -163,7 +167,8 @@ class _Reader:
         if not found.fields:
             self._refuse(f"{_field(path)}{name_of(model)} has no fields")
         self._check_names(found.fields, path)
-        return Struct(tuple(self._field(field, path, (*outer, model), found.base64) for field in found.fields))
+        base64 = self._base64 or found.base64
+        return Struct(tuple(self._field(field, path, (*outer, model), base64) for field in found.fields))
 
     def _field(self, field: ModelField, path: str, outer: tuple[Any, ...], base64: bool) -> Field:
         asked = wanted(field.annotation)

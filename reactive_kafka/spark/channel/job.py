@@ -148,8 +148,10 @@ class SparkJob:
         while True:
             try:
                 number = attempts.begin()
-                rejected = await context.runner.run_batch(parts, number, alone=attempts.alone, supersedes=supersedes)
-                return Worked(rejected)
+                rejected = await context.runner.run_batch(
+                    parts, number, alone=attempts.alone, supersedes=supersedes, no_waits=self._no_waits
+                )
+                return None if rejected is None else Worked(rejected)
             except OffloadError as error:
                 if isinstance(error.__cause__, SystemExit | KeyboardInterrupt):
                     context.signals.exit(error.__cause__)

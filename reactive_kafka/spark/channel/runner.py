@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from asyncio import Future
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import KW_ONLY, dataclass
@@ -11,7 +12,9 @@ from typing import Any
 
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import ClusterError
+from reactive_kafka.errors import ClusterError, DecodeError
+from reactive_kafka.formats import SchemaMissing, Schemas
+from reactive_kafka.formats.registered.schemas import Ask
 from reactive_kafka.observe.batches import count_of, ranges_text
 from reactive_kafka.observe.events import PROGRESS_EVERY_S, Observer, SparkBatchEnded, SparkBatchProgress
 from reactive_kafka.observe.facts import SparkFacts
@@ -20,8 +23,17 @@ from reactive_kafka.spark.batches.columns import data_frame
 from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.spark.batches.ledger import BatchOutcome, BatchRun, JobProgress, Ledger
 from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.texts import with_texts
 
+Answers = dict[Ask, Any]  # of a schema registry, as far as a batch needs them
 Source = Callable[[Any, Sequence[BatchPart]], Any]  # session, parts of a batch -> a DataFrame of their rows
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """A batch cannot be read before these questions have their answers; its function was not called."""
+
+    asks: Sequence[Ask]
 
 
 @dataclass(eq=False)
@@ -35,6 +47,7 @@ class SparkRunner:
     observer: Observer  # is told how batches go on, and how they end
     source: Source | None = None  # makes the DataFrame of a batch; None: its pieces are columns, shipped from here
     clock: Clock = SYSTEM_CLOCK
+    schemas: Schemas | None = None  # those of a registry that the channel's format needs
     progress_every_s: float = PROGRESS_EVERY_S  # how often the observer is told that a batch still runs
 
     def __post_init__(self) -> None:
@@ -46,13 +59,17 @@ class SparkRunner:
         return self._ledger.facts(self.clock.monotonic(), ready=self.engine.ready, reason=self.engine.reason)
 
     async def run_batch(
-        self, parts: Sequence[BatchPart], attempt: int, *, alone: bool = False, supersedes: tuple[str, ...] = ()
-    ) -> Sequence[Rejected]:
+        self, parts: Sequence[BatchPart], attempt: int, *, alone: bool = False, supersedes: tuple[str, ...] = (),
+        no_waits: Future[None] | None = None,
+    ) -> Sequence[Rejected] | None:  # fmt: skip
         """Run the function on *parts*, at least one; when this returns, all but the rejected records are done.
 
         These are the ones with corrupt payloads and those that the function rejected, by partition and offset, each
         once. One error may serve many. A rejected offset need not be that of a record. *alone*: no other job may run
         at the same time; *supersedes*: the ids of the failed ranges that these ranges were parts of.
+
+        Schemas that are not known here are asked for, and the batch waits for them, without a time of its own. None:
+        *no_waits* was done meanwhile, or the application stops, and the records are neither done nor failed.
 
         Raises:
             OffloadError: With one line of text; the user's error is ``__cause__``.
@@ -70,15 +87,23 @@ class SparkRunner:
         description = f"channel {self._channel!r}: {batch}{again}"
         self._ledger.begin(run, is_part=bool(supersedes))
         outcome: BatchOutcome = "failed"
+        known: Answers = {} if self.schemas is None else self.schemas.of_records()
         try:
             with self._telling(run):
-                rejected = await self.engine.run(
-                    partial(self._call, parts, run, supersedes), timeout_s=run.timeout_s, description=description,
-                    pool=settings.pool or self._channel, alone=alone, on_progress=note,
-                    cancel_limit_s=max(1.0, self.settings.drain_timeout_s),
-                )  # fmt: skip
-            outcome, run.rejected = "ok", len(rejected)
-            return rejected
+                while True:
+                    result = await self.engine.run(
+                        partial(self._call, parts, run, supersedes, known), timeout_s=run.timeout_s,
+                        description=description, pool=settings.pool or self._channel, alone=alone, on_progress=note,
+                        cancel_limit_s=max(1.0, self.settings.drain_timeout_s),
+                    )  # fmt: skip
+                    if not isinstance(result, Missing):
+                        break
+                    run.started = None
+                    if not await self._ask(result.asks, known, no_waits):
+                        outcome, run.reason = "cancelled", "its schemas are not there, and its records come again"
+                        return None
+            outcome, run.rejected = "ok", len(result)
+            return result
         except asyncio.CancelledError:
             outcome, run.reason = "cancelled", "its records are not settled, and come again"
             raise
@@ -89,34 +114,64 @@ class SparkRunner:
         finally:
             self._end(run, outcome)
 
+    async def _ask(self, asks: Sequence[Ask], known: Answers, no_waits: Future[None] | None) -> bool:
+        """Wait until *known* has the answers; False: they are not waited for any more."""
+        schemas = self.schemas
+        assert schemas is not None  # noqa: S101  # made for every channel whose records name schemas
+        waiters = [SchemaMissing(schemas, ask).arrives() for ask in asks]
+        left: set[Future[Any]] = set(waiters)
+        try:
+            while left:
+                ends = left if no_waits is None else {*left, no_waits}
+                done, _ = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if no_waits in done or not all(one.result() for one in done):
+                    return False
+                left -= done
+        finally:
+            for one in waiters:
+                one.cancel()
+        for ask in asks:
+            with suppress(SchemaMissing):  # it was let go again meanwhile
+                try:
+                    known[ask] = schemas.find(ask)
+                except DecodeError as error:
+                    known[ask] = error
+        return True
+
     def _call(
-        self, parts: Sequence[BatchPart], run: BatchRun, supersedes: tuple[str, ...], spark: Any
-    ) -> list[Rejected]:
+        self, parts: Sequence[BatchPart], run: BatchRun, supersedes: tuple[str, ...], known: Answers, spark: Any
+    ) -> list[Rejected] | Missing:
         """Call the function; runs in a thread for jobs."""
         run.started = self.clock.monotonic()
         batch = SparkBatch(run.id, run.ranges, spark, run.attempt, supersedes)
-        with self._frame((self.source or ship)(spark, parts), batch.rejects) as df:
+        with self._frame((self.source or ship)(spark, parts), batch.rejects, known) as df:
+            if isinstance(df, Missing):
+                return df
             self.function.function(df, batch)
             return batch.rejects.close()
 
     @contextmanager
-    def _frame(self, records: Any, rejects: Rejects) -> Iterator[Any]:
+    def _frame(self, records: Any, rejects: Rejects, known: Answers) -> Iterator[Any]:
         """The function's DataFrame; records with a corrupt payload are rejected before."""
         payload = self.function.payload
         if payload is None:
             yield records
-        elif payload.show_corrupt:
+            return
+        if payload.texts is not None:
+            records = with_texts(records, payload.texts, known)
+        if not payload.is_looked_through:
             yield payload.fitting(payload.parsed(records))
-        else:
-            # Kept on the executors: otherwise every job of the function would read and parse the batch again.
-            parsed = payload.parsed(records).persist()
-            try:
-                for one in payload.corrupt(parsed):
-                    rejects.note(*one)
-                yield payload.fitting(parsed)
-            finally:
-                with suppress(Exception):  # with the session the data is gone, too; the job's error must be seen
-                    parsed.unpersist()
+            return
+        # Kept on the executors: otherwise every job of the function would read and parse the batch again.
+        parsed = payload.parsed(records).persist()
+        try:
+            unfit = payload.unfit(parsed)
+            for one in unfit.records:
+                rejects.note(*one)
+            yield Missing(unfit.asks) if unfit.asks else payload.fitting(parsed)
+        finally:
+            with suppress(Exception):  # with the session the data is gone, too; the job's error must be seen
+                parsed.unpersist()
 
     @contextmanager
     def _telling(self, run: BatchRun) -> Iterator[None]:
