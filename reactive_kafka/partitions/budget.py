@@ -101,7 +101,9 @@ class Pace:
     def look(self, done: int, now: float) -> int:
         """The records of one turn, by the monotonic clock and how many have been settled (*done*) in all."""
         if now - self._since >= TURN_S and done != self._done:
-            self.piece = max(1, min(PIECE, round((done - self._done) * TURN_S / (now - self._since))))
+            piece = max(1, min(PIECE, round((done - self._done) * TURN_S / (now - self._since))))
+            if abs(piece - self.piece) * 4 > self.piece:  # the shares of a poll stay while it does: see Shares
+                self.piece = piece
             self._since, self._done = now, done
         return self.piece
 

@@ -258,6 +258,15 @@ def test_a_turn_is_a_millisecond_of_work() -> None:
     assert pace.look(10_000_100, 201.0) == 1
 
 
+def test_a_turn_does_not_change_with_every_poll() -> None:
+    pace = Pace()
+    done, turns = 1, list[int]()
+    for at_s, a_second in enumerate((0, 100_000, 120_000, 80_000, 126_000, 100_000, 90_000)):
+        done += a_second
+        turns.append(pace.look(done, float(at_s)))
+    assert turns == [1, 100, 100, 100, 126, 126, 90]
+
+
 partitions_given = st.dictionaries(st.integers(0, 9), st.integers(1, 99), max_size=5)
 
 
