@@ -29,6 +29,7 @@ ReactiveKafkaError
 │   └── AlreadyStoredError            nobody: the record is settled
 ├── CommitStrategyError               the author of the strategy: it raised, or returned no position
 ├── PoisonError                       the handler's author: a record was unsettled for too long
+├── RetryLaterError                   nobody: the handler asked for the record to come again later
 ├── OffloadError                      a Spark job failed: every record of its batch is nacked
 │   ├── BadDataError                  the producer of some records: smaller batches can isolate them
 │   ├── DataLossError                 the operator: the log no longer holds all offsets of a range, which the text names
@@ -245,6 +246,10 @@ class CommitStrategyError(ReactiveKafkaError):
 
 class PoisonError(ReactiveKafkaError):
     """A record was unsettled for longer than ``unprocessed_record_max_age``; the channel has stopped."""
+
+
+class RetryLaterError(ReactiveKafkaError):
+    """A handler asked for its record to come again later; told as what a delayed retry failed with."""
 
 
 class OffloadError(ReactiveKafkaError):

@@ -131,6 +131,8 @@ def retries(view: View) -> Contradictions:
     """Contradictions in a ``retry`` table."""
     if view["retry.backoff"] > view["retry.max_backoff"]:
         yield ("retry.backoff", "retry.max_backoff"), "retry.backoff is longer than retry.max_backoff"
+    if both := set(view["retry.never"] or ()) & set(view["retry.only"] or ()):
+        yield ("retry.never", "retry.only"), f"retry.never and retry.only both name {min(both)}"
 
 
 def _room(view: View) -> Contradictions:

@@ -41,7 +41,11 @@ def _incoming(channel: IncomingSettings) -> dict[str, Any]:
     if channel.commit_strategy == "ignore" and channel.on_poison in NEED_COMMITS:
         del table["on_poison"]  # inherited and without effect; in the channel's own table it would be told
     if channel.failure_routes:
-        table["failure_routes"] = dict(channel.failure_routes)
+        first = channel.after_retries
+        table["failure_routes"] = {
+            name: {"strategy": strategy, keys.AFTER_RETRIES: True} if name in first else strategy
+            for name, strategy in channel.failure_routes.items()
+        }
     for name, inside in (("dead_letter_queue", channel.dead_letter_queue), ("delayed_retry", channel.delayed_retry)):
         if inside is not None:
             above = channel.client.items()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,7 +10,9 @@ from reactive_kafka.config.checks import CONSUMER_CHECKS, LETTER_CHECKS, Contrad
 from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import BROKEN, Setting, Table, View, values_of
 from reactive_kafka.config.incoming_values import RETRY_DELAYS_MS, RETRY_TOPICS, retry_delay_ms
+from reactive_kafka.config.keys import AFTER_RETRIES
 from reactive_kafka.config.layers import Problems
+from reactive_kafka.config.schema import FAILURE
 from reactive_kafka.config.tables import DeadLetterSettings, DelayedRetrySettings
 from reactive_kafka.config.values import TOPIC, Kind
 
@@ -40,7 +42,16 @@ class FailureAssembly:
         retry = self._delayed_retry() if self._is_used(_RETRY, DELAYED_RETRY in named, is_custom) else None
         writes = DELAYED_RETRY in named or DEAD_LETTERS in {*named, self.view["on_poison"]}
         letters = self._dead_letters(retry) if self._is_used(_LETTERS, writes, is_custom) else None
-        return {_ROUTES: routes, _LETTERS: letters, _RETRY: retry}
+        return {_ROUTES: routes, AFTER_RETRIES: self._after_retries(routes), _LETTERS: letters, _RETRY: retry}
+
+    def _after_retries(self, routes: Collection[str]) -> frozenset[str]:
+        """The exceptions whose routes let retries in place go first."""
+        found = self.view.inside(AFTER_RETRIES)
+        for exception, setting in found.items():
+            if exception not in self.view.inside(_ROUTES) and setting.value is not BROKEN:
+                why = f"the route has no strategy; allowed are {FAILURE.expects}"
+                self.problems.add(setting.origin, setting.where, why)
+        return frozenset(exception for exception in routes if exception in found and found[exception].value is True)
 
     def _is_used(self, table: str, is_needed: bool, is_custom: bool) -> bool:
         """True if the table's settings are needed. A table of the channel's own that has no effect is told."""

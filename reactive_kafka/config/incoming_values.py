@@ -90,6 +90,21 @@ def retry_delay_ms(topic: str) -> int | None:
     return (int(match[1]) or None) if match else None
 
 
+def _read_exceptions(raw: Any) -> tuple[str, ...] | None:
+    names = tuple(TEXT.parse(name).strip() for name in comma_list(raw))
+    return names if all(map(is_dotted, names)) and len(set(names)) == len(names) else None
+
+
+def is_dotted(name: str) -> bool:
+    """Whether it may be the name of an exception, in a module or not."""
+    return all(part.isidentifier() for part in name.split("."))
+
+
+def _read_share(raw: Any) -> float | None:
+    is_number = isinstance(raw, int | float) and not isinstance(raw, bool)
+    return float(raw) if is_number and 0 <= raw <= 1 else None
+
+
 def _read_retry_topics(raw: Any) -> tuple[str, ...]:
     topics = TOPICS.parse(raw)
     if wrong := [topic for topic in topics if retry_delay_ms(topic) is None]:
@@ -148,3 +163,11 @@ RETRY_TOPICS = Kind(
     native=(str, list),
     json=schemas.RETRY_TOPICS,
 )
+EXCEPTIONS = Kind(
+    'a list of different exceptions: "ValueError", "package.module.SomeError"',
+    _read_exceptions,
+    list,
+    (str, list),
+    json=schemas.EXCEPTIONS,
+)
+SHARE = Kind("a number from 0 to 1", _read_share, native=(int, float), json=schemas.SHARE)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from reactive_kafka.config.client_properties import BOTH, CONSUMER, PRODUCER, Side, find, form, names_like, refusal
+from reactive_kafka.config.incoming_values import is_dotted
 from reactive_kafka.config.schema import (
     FAILURE,
     HttpSettings,
@@ -73,6 +74,7 @@ _EVENT_TABLE = tuple(name for name in _OUTGOING if name.startswith(f"{_EVENTS.na
 _SHARED = {name: key for name, key in (_OUTGOING | _INCOMING).items() if name not in (*_OF_A_CHANNEL, *_EVENT_TABLE)}
 _CLIENTS = {"dead_letter_queue": PRODUCER, "delayed_retry": CONSUMER}
 _FREE = {"failure_routes": FAILURE}
+AFTER_RETRIES = "after_retries"  # of a route
 
 INCOMING = Section("incoming.X", _INCOMING | _SERVERS, CONSUMER, clients=_CLIENTS, free=_FREE)
 OUTGOING = Section("outgoing.X", _OUTGOING | _SERVERS, PRODUCER)
@@ -149,11 +151,20 @@ def _in_file(section: Section, name: str) -> Meaning | None:
 
 
 def _free(section: Section, table: str, written: str) -> Meaning:
-    """A key of the user's own: the name of an exception, spelled as in Python."""
-    if not all(part.isidentifier() for part in written.split(".")):
+    """A key of the user's own: the name of an exception, spelled as in Python, or what a table of that name says."""
+    # No class is called "strategy": a dotted name of one may be written as tables inside of each other.
+    exception, _, last = written.rpartition(".")
+    what = last.replace("-", "_").lower() if exception else ""
+    if what not in ("strategy", AFTER_RETRIES):
+        exception = written
+    if not is_dotted(exception):
         raise NoMeaning('expected the name of an exception as key: "ValueError", "package.module.SomeError"')
-    name = f"{table}.{written}"
-    return Meaning((name,), section.free[table], lambda parsed: {name: parsed}, is_open=True)
+    name, first = f"{table}.{exception}", f"{AFTER_RETRIES}.{exception}"
+    if what == AFTER_RETRIES:
+        return Meaning((first,), BOOLEAN, lambda parsed: {first: parsed}, is_open=True)
+    if what == "strategy":
+        return Meaning((name,), section.free[table], lambda parsed: {name: parsed}, is_open=True)
+    return Meaning((name, first), section.free[table], lambda parsed: {name: parsed, first: False}, is_open=True)
 
 
 def _misplaced(section: Section, name: str) -> NoMeaning | None:

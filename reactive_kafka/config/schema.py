@@ -197,12 +197,18 @@ class IncomingSettings:
     retry: RetrySettings = field(default_factory=RetrySettings, metadata=table(RetrySettings))
     restart: RestartSettings = field(default_factory=RestartSettings, metadata=table(RestartSettings))
     failure_routes: Mapping[str, str] = field(default_factory=dict)
+    after_retries: frozenset[str] = frozenset()  # the routes that let retries in place go first
     dead_letter_queue: DeadLetterSettings | None = field(default=None, metadata=table(DeadLetterSettings))
     delayed_retry: DelayedRetrySettings | None = field(default=None, metadata=table(DelayedRetrySettings))
     spark: SparkChannelSettings = field(default_factory=SparkChannelSettings, metadata=table(SparkChannelSettings))
     schema: SchemaSettings = field(default_factory=SchemaSettings, metadata=table(SchemaSettings))
     client: Mapping[str, Any] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict, repr=False, compare=False)
+
+    @property
+    def routes_after_retries(self) -> Mapping[str, bool]:
+        """The exception of each route -> whether retries in place go first."""
+        return {name: name in self.after_retries for name in self.failure_routes}
 
     @property
     def most_uncommitted(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeVar, get_args, overload
 
-from reactive_kafka.config.incoming_values import RETRY_TOPICS, STATE, STORE
+from reactive_kafka.config.incoming_values import EXCEPTIONS, RETRY_TOPICS, SHARE, STATE, STORE
 from reactive_kafka.config.values import (
     BOOLEAN,
     COUNT,
@@ -90,6 +90,11 @@ class RetrySettings:
     max_attempts: int = setting(COUNT, 1, "Calls of a handler for one record in all, before its failure strategy.")
     backoff_s: float = setting(TIME, "200ms", "Wait before the second call; it doubles before each further one.")
     max_backoff_s: float = setting(TIME, "10s", "Longest wait between two calls.")
+    jitter: float = setting(SHARE, 0, "The share of a wait by which chance makes it longer or shorter.")
+    never: tuple[str, ...] | None = setting(
+        EXCEPTIONS, None, "Exceptions after which there is no other call; their subclasses too."
+    )
+    only: tuple[str, ...] | None = setting(EXCEPTIONS, None, "The only exceptions after which there is another call.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -65,7 +65,8 @@ def _of_attempts(view: View) -> Contradictions:
         ("restart", 1, "restart.max_attempts = 0 lets a failed channel stay down"),
     ):
         if view[f"{table}.max_attempts"] < at_least:
-            names = [name for name in (f"{table}.backoff", f"{table}.max_backoff") if view.differs(name)]
+            keys = ("backoff", "max_backoff", *(("jitter", "never", "only") if table == "retry" else ()))
+            names = [name for key in keys if view.differs(name := f"{table}.{key}")]
             if names:
                 yield (*names, f"{table}.max_attempts"), f"has no effect: {why}"
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from reactive_kafka.backoff import drawn
 from reactive_kafka.delivery.calls import Invocation, batch_call
 from reactive_kafka.delivery.lane import Slice
 from reactive_kafka.delivery.pool import WorkerPool
 from reactive_kafka.delivery.workers import Worker, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.failure.decision import after_attempt
+from reactive_kafka.failure.retries import after_attempt
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.message import Batch, Message, new_message
@@ -139,7 +140,7 @@ class RetryingPool(WorkerPool):
         again = self._hook.may_call_again(error)
         if again is None or (again.if_settled and len(still) == len(messages)):
             is_last = not still or (isinstance(error, DecodeError) and not self.takes_batches)
-            wait_s = None if is_last else after_attempt(attempt, self._settings.retry)
+            wait_s = None if is_last else self._after(attempt, error)
             if wait_s is None:
                 # Where every message has its verdict the error is told of one of them, if that is still ours.
                 told = still or [message for message in messages if not message.tracker.is_closed][:1]
@@ -160,6 +161,10 @@ class RetryingPool(WorkerPool):
         for message in ageless:
             message.tracker.start_clock((message.index,), now)
         return attempt
+
+    def _after(self, attempt: int, error: BaseException) -> float | None:
+        settings = self._settings
+        return after_attempt(attempt, error, settings.retry, settings.routes_after_retries, drawn())
 
 
 class BatchDispatcher(RetryingPool):

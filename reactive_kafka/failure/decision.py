@@ -6,8 +6,6 @@ from collections.abc import Awaitable
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
-from reactive_kafka.backoff import Backoff
-from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.records import HeaderPairs, Record, TopicPartition
 
 
@@ -76,13 +74,3 @@ class FailureStrategy(Protocol):
 
     def decide(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
         """The decision, or an awaitable of it; the record is unsettled until then."""
-
-
-def after_attempt(attempt: int, retry: RetrySettings) -> float | None:
-    """After how many seconds another attempt follows number *attempt* (1, 2, ...), which failed; None: it is nacked.
-
-    The wait doubles from ``backoff`` up to ``max_backoff``.
-    """
-    if attempt >= retry.max_attempts:
-        return None
-    return Backoff(retry.backoff_s, retry.max_backoff_s).wait_s(attempt - 1)

@@ -1,17 +1,14 @@
-"""The failure strategies that are built in; those of a channel, by the names that its settings use for them; and which
-one an exception meets: that of the nearest class that a route names. Pure.
-"""
+"""The failure strategies that are built in, and those of a channel by the names that its settings use. Pure."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.tables import DelayedRetrySettings
-from reactive_kafka.errors import ConfigError, DataLossError, DecodeError, EncodeError, OffloadError
+from reactive_kafka.errors import ConfigError, DataLossError, EncodeError
 from reactive_kafka.failure import headers
 from reactive_kafka.failure.decision import Decision, FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.failure.headers import Past
@@ -112,6 +109,16 @@ class DelayedRetry:
         topic = topics[min(retries, len(topics) - 1)]
         tried_ms = failed.now_ms + (headers.delay_of(topic) or 0) - past.first_ms
         return None if tried_ms > self._settings.timeout_s * 1000 else topic
+
+    def later(self, failed: FailedRecord, topic: str) -> Decision:
+        """Write a retry into this topic, because its handler asks for that, however often it was tried."""
+        return _delayed(failed, headers.past_of(failed, self._topics), topic)
+
+
+def topic_for(delay_s: float, topics: Collection[str]) -> str | None:
+    """The retry topic with the shortest delay that is not below this one; None: all are below."""
+    delays = {topic: (headers.delay_of(topic) or 0) / 1000 for topic in topics}
+    return min((topic for topic in topics if delays[topic] >= delay_s), key=delays.__getitem__, default=None)
 
 
 def _delayed(failed: FailedRecord, past: Past, topic: str) -> Write:
@@ -229,33 +236,3 @@ def _made(name: str, settings: IncomingSettings) -> FailureStrategy:
     if not callable(getattr(strategy, "decide", None)):
         raise FormatError(f"{type(strategy).__name__} has no method decide(failed)")
     return strategy
-
-
-def strategy_for(reason: BaseException, routes: Mapping[str, str], default: str) -> str:
-    """The strategy of the nearest class, counted from the exception's own along its bases; *default* without one.
-
-    What a record that cannot be decoded failed with (``ValidationError``, say), or what a Spark function raised, is
-    looked at beside our own error, and comes first where both are as near. In *routes* ``ValueError`` is any class of
-    that name; ``package.ValueError`` the class that is defined there, or that can be imported from there.
-    """
-    reason = headers.given(reason)
-    found = [_nearest(type(reason), routes)]
-    if isinstance(reason, DecodeError | OffloadError) and reason.__cause__ is not None:
-        found.insert(0, _nearest(type(reason.__cause__), routes))
-    near = [one for one in found if one is not None]
-    return min(near, key=lambda one: one[0])[1] if near else default
-
-
-def _nearest(kind: type[BaseException], routes: Mapping[str, str]) -> tuple[int, str] | None:
-    """How far the nearest class is, and its strategy."""
-    for distance, base in enumerate(kind.__mro__):
-        for name, strategy in sorted(routes.items(), key=lambda route: "." not in route[0]):  # dotted ones say more
-            if name == base.__name__ or name == headers.dotted(base) or ("." in name and _is_exported(name, base)):
-                return distance, strategy
-    return None
-
-
-def _is_exported(name: str, kind: type) -> bool:
-    """Whether *name* is another way to import the class: ``pydantic.ValidationError`` is defined elsewhere."""
-    module, _, attribute = name.rpartition(".")
-    return getattr(sys.modules.get(module), "__dict__", {}).get(attribute) is kind  # asks no module's __getattr__

@@ -17,7 +17,8 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError, RejectedRecordError
 from reactive_kafka.failure.decision import Decision, FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.failure.headers import DISPENSABLE
-from reactive_kafka.failure.strategies import DEAD_LETTER_QUEUE, strategies_of, strategy_for
+from reactive_kafka.failure.matching import nearest
+from reactive_kafka.failure.strategies import DEAD_LETTER_QUEUE, DELAYED_RETRY, strategies_of
 from reactive_kafka.observe.events import Event, Observer, SendFailed
 from reactive_kafka.outgoing.letter_topics import TargetTopics
 from reactive_kafka.outgoing.outbox import Outbound
@@ -100,12 +101,18 @@ class Failures:
             await self._writer.stop()
 
     def strategy_of(self, reason: BaseException) -> str:
-        return strategy_for(reason, self._settings.failure_routes, self._settings.failure_strategy)
+        return nearest(reason, self._settings.failure_routes, self._settings.failure_strategy)
 
     def decide(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
         """What becomes of a record; awaitable only where a strategy of the user's is."""
         name = self.strategy_of(failed.reason)
         return _decided(name, self._strategies[name], failed)
+
+    def later(self, failed: FailedRecord, topic: str) -> Decision:
+        """A delayed retry that was asked for, of a channel that has some."""
+        strategy: Any = self._strategies[DELAYED_RETRY]
+        decision: Decision = strategy.later(failed, topic)
+        return decision
 
     def dead_letter(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
         """As :meth:`decide`, whatever strategy the reason would meet; KeyError: there is no dead-letter queue."""

@@ -6,8 +6,9 @@ from asyncio import Future
 from collections.abc import Callable, Sequence
 
 from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.config.values import TIME, parse_duration
 from reactive_kafka.errors import BrokerError
-from reactive_kafka.failure.strategies import check_replacement
+from reactive_kafka.failure.strategies import check_replacement, topic_for
 from reactive_kafka.formats.names import EVENTS
 from reactive_kafka.observe.events import HandlerFailed
 from reactive_kafka.records import Record
@@ -80,6 +81,23 @@ class Acknowledger:
             check_replacement(self.name, record)
         verdict = self._nack(delivery, lambda: self._failures.carry_out(delivery, reason, record), is_by_hand=True)
         return self.futures.follow(verdict) if self.futures.is_here else verdict
+
+    def retry_later(self, delivery: Delivery, delay: float | str) -> Future[bool]:
+        """Have a record come again later, from any thread. Raises as ``Message.retry_later`` does."""
+        topic = self._retry_topic(delay)
+        verdict = self._nack(delivery, lambda: self._failures.retry_later(delivery, topic), is_by_hand=True)
+        return self.futures.follow(verdict) if self.futures.is_here else verdict
+
+    def _retry_topic(self, delay: float | str) -> str:
+        who, settings = f"channel {self.name!r}: retry_later({delay!r})", self._parts.settings.delayed_retry
+        delay_s = parse_duration(delay)
+        if delay_s is None:
+            raise ValueError(f"{who}: expected {TIME.expects}")
+        if settings is None:
+            raise ValueError(f'{who}: neither failure_strategy nor a route is "delayed-retry-topic"')
+        if (topic := topic_for(delay_s, settings.topics)) is None:
+            raise ValueError(f"{who}: no retry topic is as late; there are {', '.join(settings.topics)}")
+        return topic
 
     def failed(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
         """The handler failed for good. A transaction of the delivery that is still open stores nothing.

@@ -164,6 +164,26 @@ class Message(Delivery, Generic[T]):
         """
         return verdicts_of(self.tracker).channel.nack(self, reason, record)
 
+    def retry_later(self, delay: float | str) -> Future[bool]:
+        """Settle the record by writing it to a retry topic: it comes again later. Neither ``max_retries`` nor
+        ``timeout`` of the channel's delayed retries limits that, but it counts as one of them for the next failure.
+
+        Args:
+            delay: At least so long: seconds, or ``"10m"``. The topic with the nearest delay from there on takes it.
+
+        Raises:
+            ValueError: At the call: it is no time, the channel has no delayed retries, or none is as late. The message
+                stays without a verdict.
+            CheckpointError: The message is in an open transaction.
+
+        Returns:
+            A future: True if this call gave the verdict, once the broker has the record; False as for :meth:`nack`.
+
+        Cancellation:
+            Safe, as for :meth:`nack`.
+        """
+        return verdicts_of(self.tracker).channel.retry_later(self, delay)
+
     def committed(self) -> Future[None]:
         """A future that completes once the group's committed position has passed this message.
 

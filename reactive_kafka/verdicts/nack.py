@@ -11,7 +11,7 @@ from typing import Any, Protocol
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import ChannelClosedError, HandlerError
+from reactive_kafka.errors import ChannelClosedError, HandlerError, RetryLaterError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
 from reactive_kafka.failure.headers import delay_of
 from reactive_kafka.observe.events import Event, Observer, RecordDeadLettered, RecordDelayed, RecordIgnored, RecordLeft
@@ -55,6 +55,9 @@ class Strategies(Protocol):
     def dead_letter(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
         """The dead letter of a poison record. Raises nothing."""
 
+    def later(self, failed: FailedRecord, topic: str) -> Decision:
+        """The delayed retry that a handler asks for. Raises nothing."""
+
     async def write(self, write: Write, settle: Callable[[Any], Awaitable[None]] | None = None) -> bool:
         """Write it. Returns when the broker has it, however long that takes; True: *settle* has written it.
 
@@ -89,6 +92,12 @@ class FailureRunner:
         """Apply the failure strategy for *reason*. The future is True if the nack took effect."""
         self.count(delivery, self._strategies.strategy_of(reason))
         return self._apply(delivery, reason, self._strategies.decide(self._failed(delivery, reason, record)))
+
+    def retry_later(self, delivery: Delivery, topic: str) -> Future[bool]:
+        """Write a record to a retry topic, whatever the strategy for failures is."""
+        reason = RetryLaterError("asked for by its handler")
+        self.count(delivery, "delayed-retry-topic")
+        return self._apply(delivery, reason, self._strategies.later(self._failed(delivery, reason, None), topic))
 
     def dead_letter(self, delivery: Delivery, reason: BaseException) -> Future[bool]:
         """Write the dead letter of a poison record, whatever the channel's strategy is."""

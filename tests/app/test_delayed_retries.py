@@ -218,3 +218,86 @@ async def test_a_retry_keeps_its_partition_number_and_topics_are_made_with_as_ma
         await until(lambda: len(calls) == 2, 30)
         assert test.broker.topics()["orders_retry_1000"] == 3
         assert [record.value for record in test.broker.log(tp(2, "orders_retry_1000"))] == [b"x"]
+
+
+# -- by hand
+
+
+@pytest.mark.parametrize(
+    ("delay", "topic"),
+    [(0, TOPICS[0]), ("500ms", TOPICS[0]), (1, TOPICS[0]), ("1001ms", TOPICS[1]), ("10s", TOPICS[1])],
+)
+@in_virtual_time
+async def test_a_handler_has_its_record_come_again_from_the_topic_with_the_nearest_delay(
+    delay: float | str, topic: str
+) -> None:
+    app, seen = retrying_app(list(reversed(TOPICS)), max_in_flight=1), list[tuple[str, float]]()
+    answers: list[bool] = []
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append((message.topic, now()))
+        if len(seen) == 1:
+            answers.append(await message.retry_later(delay))
+
+    async with running(app) as test:
+        await send(test, b"x", b"behind it")
+        await until(lambda: len(seen) == 3, 60)
+        await test.settled()
+        assert facts(test).totals[tp()].nacked == {"delayed-retry-topic": 1}
+        (retry,) = test.records(topic)
+        assert Headers(retry.headers).get("delayed-retry-reason") == b"asked for by its handler"
+    assert answers == [True]
+    assert [name for name, _ in seen] == ["orders", "orders", topic]
+    wait_s = int(topic.rpartition("_")[2]) / 1000
+    assert wait_s <= round(seen[2][1] - seen[0][1], 3) < wait_s + 1
+
+
+@in_virtual_time
+async def test_a_record_may_come_again_as_often_as_its_handler_asks_and_a_failure_counts_that() -> None:
+    app, seen = retrying_app(TOPICS[:1], more={"max_retries": 1, "timeout": "2s"}), list[str]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.topic)
+        if len(seen) <= 5:
+            message.retry_later("1s")
+            return
+        raise ValueError("no more")
+
+    async with running(app) as test:
+        await send(test, b"x")
+        await until(lambda: test.records(LETTERS), 60)
+        (letter,) = test.records(LETTERS)
+        assert Headers(letter.headers).get("dead-letter-reason") == b"no more"
+        assert Headers(letter.headers).get("dead-letter-topic") == b"orders"
+    assert seen == ["orders", *TOPICS[:1] * 5]
+
+
+@pytest.mark.parametrize(
+    ("settings", "delay", "problem"),
+    [
+        ({}, "11s", "no retry topic is as late; there are orders_retry_1000, orders_retry_10000"),
+        ({}, "soon", 'expected a duration: "500ms", "5s", "2m", "1h" or seconds as a number'),
+        ({}, -1, 'expected a duration: "500ms", "5s", "2m", "1h" or seconds as a number'),
+        (None, "1s", 'neither failure_strategy nor a route is "delayed-retry-topic"'),
+    ],
+)
+@in_virtual_time
+async def test_what_cannot_come_later_is_an_error_of_the_handlers(
+    settings: dict[str, Any] | None, delay: float | str, problem: str
+) -> None:
+    app, told = make_app() if settings is None else retrying_app(), list[ValueError]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        try:
+            message.retry_later(delay)
+        except ValueError as error:
+            told.append(error)
+
+    async with running(app) as test:
+        await send(test, b"x")
+        await test.settled()
+        assert facts(test).totals[tp()].nacked == {}
+    assert str(told[0]) == f"channel 'orders': retry_later({delay!r}): {problem}"

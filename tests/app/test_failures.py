@@ -44,6 +44,45 @@ async def test_a_retry_keeps_the_order_counts_attempts_and_doubles_its_wait() ->
     assert told == [(0, attempt, wait, "ValueError: not yet") for attempt, wait in ((1, 1.0), (2, 2.0), (3, 3.0))]
 
 
+@pytest.mark.parametrize(
+    ("channel", "calls", "counted"),
+    [
+        ({"retry": {"never": ["KeyError"]}}, 1, "ignore"),
+        ({"retry": {"only": ["KeyError"]}}, 3, "ignore"),
+        ({"retry": {"only": ["ConnectionError"]}}, 1, "ignore"),
+        ({"failure_routes": {"LookupError": "dead-letter-queue"}}, 1, "dead-letter-queue"),
+        (
+            {"failure_routes": {"LookupError": {"strategy": "dead-letter-queue", "after_retries": True}}},
+            3,
+            "dead-letter-queue",
+        ),
+        ({"failure_routes": {"ValueError": "dead-letter-queue"}}, 3, "ignore"),
+    ],
+)
+@pytest.mark.parametrize("takes_batches", [False, True])
+@in_virtual_time
+async def test_the_exception_says_whether_the_handler_is_called_again(
+    channel: dict[str, Any], calls: int, counted: str, takes_batches: bool
+) -> None:
+    keys = {"retry": {}, **channel}
+    keys["retry"] = {"max_attempts": 3, "backoff": "1s", "jitter": 0.5, **keys["retry"]}
+    app, attempts = make_app(failure_strategy="ignore", **keys), list[int]()
+
+    async def one(message: Message[bytes]) -> None:
+        attempts.append(message.attempt)
+        raise KeyError("no")
+
+    async def many(batch: Batch[bytes]) -> None:
+        await one(batch[0])
+
+    app.incoming("orders")(many if takes_batches else one)
+    async with running(app) as test:
+        await send(test, b"")
+        await test.settled(timeout=60)
+        assert facts(test).totals[tp()].nacked == {counted: 1}
+    assert attempts == list(range(1, calls + 1))
+
+
 @in_virtual_time
 async def test_a_retry_holds_up_its_own_partition_only() -> None:
     app, seen = make_app(concurrency=2, retry={"max_attempts": 2, "backoff": "10s"}), list[tuple[int, int]]()

@@ -74,7 +74,12 @@ def _values(name: str) -> st.SearchStrategy[object]:
         "failure_strategy": st.sampled_from(["fail", "ignore", "dead-letter-queue", "delayed-retry-topic", "a:b"]),
         "failure_routes": st.dictionaries(
             st.sampled_from(["ValueError", "TokenError", "some.module.Error"]),
-            st.sampled_from(["ignore", "dead-letter-queue", "delayed-retry-topic"]),
+            st.sampled_from(["ignore", "dead-letter-queue", "delayed-retry-topic"])
+            | st.fixed_dictionaries({"strategy": st.just("ignore"), "after_retries": st.booleans()}),
+        ),
+        "retry": st.fixed_dictionaries(
+            {"max_attempts": st.integers(2, 9), "jitter": st.sampled_from([0, 0.25, 1])},
+            optional={"never": st.just(["ValueError"]), "only": st.just(["a.B", "KeyError"])},
         ),
         "consumers": st.integers(1, 500),
         "restart": st.fixed_dictionaries({"max_attempts": st.integers(0, 9), "backoff": durations}),
@@ -91,7 +96,7 @@ NAMES = [
     "concurrency",
 ]
 NAMES += ["max_in_flight", "batch_max_records", "topics", "value_deserializer", "ordering", "on_poison"]
-NAMES += ["commit_strategy", "failure_strategy", "failure_routes", "consumers", "restart"]
+NAMES += ["commit_strategy", "failure_strategy", "failure_routes", "consumers", "restart", "retry"]
 
 
 @given(st.fixed_dictionaries({"group_id": st.just("g")}, optional={name: _values(name) for name in NAMES}))

@@ -204,6 +204,37 @@ def test_the_environment_reaches_tables_and_routes() -> None:
     assert settings.restart.max_attempts == 3
 
 
+def test_a_route_may_let_retries_go_first(tmp_path: Path) -> None:
+    path = write(
+        tmp_path,
+        "a.toml",
+        """[kafka.failure_routes]
+KeyError = { strategy = "ignore", after_retries = true }
+OSError = { strategy = "ignore", after-retries = true }
+[incoming.orders]
+group_id = "g"
+retry.max_attempts = 2
+[incoming.orders.failure_routes]
+OSError = "fail"
+ValueError.strategy = "fail"
+a.b.Kaputt = { strategy = "my.module:Strategy.of", after_retries = true }
+"c.Kaputt" = { strategy = "fail", after_retries = false }
+""",
+    )
+    orders = loaded(path).incoming["orders"]
+    assert orders.failure_routes == {
+        "KeyError": "ignore",
+        "OSError": "fail",
+        "ValueError": "fail",
+        "a.b.Kaputt": "my.module:Strategy.of",
+        "c.Kaputt": "fail",
+    }
+    assert orders.after_retries == {"KeyError", "a.b.Kaputt"}
+    environ = {VARIABLE + "FAILURE_ROUTES__ValueError__after_retries": "true"}
+    again = channel(None, environ, failure_routes={"ValueError": "ignore"})
+    assert (again.failure_routes, again.after_retries) == ({"ValueError": "ignore"}, {"ValueError"})
+
+
 def test_a_variable_in_capitals_cannot_name_an_exception_that_nothing_else_names() -> None:
     name = VARIABLE + "FAILURE_ROUTES__KEYERROR"
     assert only_problem(incoming(), {name: "fail"}) == (
@@ -229,6 +260,24 @@ COMES_BACK = "its dead letters would come back to it"
             {"failure_routes": {"not a name": "fail"}},
             " failure_routes.not a name = 'fail': expected the name of an exception as key: "
             '"ValueError", "package.module.SomeError"',
+        ),
+        (
+            {"failure_routes": {"KeyError": {"after_retries": True}}},
+            f" failure_routes.KeyError.after_retries = true: the route has no strategy; allowed are {ONE_OF[9:]}",
+        ),
+        (
+            {"failure_routes": {"KeyError": {"strategy": "fail", "after_retries": "yes"}}},
+            " failure_routes.KeyError.after_retries = 'yes': expected true or false",
+        ),
+        (
+            {"retry": {"never": ["KeyError", "a.B"], "only": ["a.B"], "max_attempts": 2}},
+            " retry.never = ['KeyError', 'a.B']: retry.never and retry.only both name a.B",
+        ),
+        ({"retry": {"jitter": 2, "max_attempts": 2}}, " retry.jitter = 2: expected a number from 0 to 1"),
+        (
+            {"retry": {"never": ["no name"], "max_attempts": 2}},
+            " retry.never = ['no name']: "
+            'expected a list of different exceptions: "ValueError", "package.module.SomeError"',
         ),
         ({"failure_routes": 3}, " failure_routes = 3: expected a table: [incoming.X.failure_routes]"),
         (

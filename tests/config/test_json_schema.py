@@ -249,7 +249,8 @@ def written_tables(draw: st.DrawFn) -> dict[str, Any]:
             assume(isinstance(inner, dict))
         inner[parts[-1]] = value
     routes = st.dictionaries(
-        st.sampled_from(["ValueError", "a.B", "a"]), st.sampled_from(["ignore", "a:b", {"C": "fail"}])
+        st.sampled_from(["ValueError", "a.B", "a"]),
+        st.sampled_from(["ignore", "a:b", {"C": "fail"}, {"strategy": "fail", "after_retries": True}]),
     )
     spark = st.dictionaries(
         st.sampled_from(["spark.x", "spark", "a", "spark.master"]), st.sampled_from([1, "x", {"y": True}])
@@ -280,6 +281,9 @@ def test_what_the_loader_takes_is_valid(tables: dict[str, Any]) -> None:
         {"incoming": {"x": {"key": {"deserializer": "json"}, "group": {"id": "g"}}}},
         {"outgoing": {"x": {"compression": {"type": "gzip"}, "linger.ms": 5, "compression-type": "gzip"}}},
         {"incoming": {"x": {"failure-routes": {"package": {"module.Error": "ignore"}, "Ärger": "a:b"}}}},
+        {"incoming": {"x": {"failure-routes": {"a.B": {"strategy": "ignore", "after-retries": True}}}}},
+        {"incoming": {"x": {"failure_routes": {"A": {"strategy": "ignore"}, "b": {"B": {"strategy": "fail"}}}}}},
+        {"incoming": {"x": {"retry": {"never": "ValueError, a.B", "only": ["KeyError"], "max_attempts": 2}}}},
         {"incoming": {"x": {"failure_routes.ValueError": "ignore", "dead_letter_queue": {"acks": -1}}}},
         {"spark": {"conf": {"spark": {"master": {"x": 1}}, "a.b": False}, "master": "local"}},
         {"kafka": None, "http": {}, "incoming": {"x": None, "y": {"spark": None}}, "$schema": "schema.json"},
@@ -305,6 +309,9 @@ def test_odd_ways_to_write_something_are_taken(tables: dict[str, Any]) -> None:
         {"incoming": {"x": {"retry": "${A}"}}},
         {"incoming": {"x": {"failure_routes": {"Value-Error": "ignore"}}}},
         {"incoming": {"x": {"failure_routes": {"a": {}}}}},
+        {"incoming": {"x": {"failure_routes": {"a": {"strategy": "fail", "after_retries": 1}}}}},
+        {"incoming": {"x": {"retry": {"jitter": 1.5}}}},
+        {"incoming": {"x": {"retry": {"never": ["no name"]}}}},
         {"incoming": [{"topic": "x"}]},
         {"incoming": {"x": {"topic": None}}},
         {"kafka": {"topic": "x"}},

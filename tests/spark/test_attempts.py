@@ -22,7 +22,7 @@ ONCE = RetrySettings()
 
 
 def attempts(*, splits: bool = False, retry: RetrySettings = ONCE) -> Attempts:
-    return Attempts(retry, splits=splits)
+    return Attempts(retry, {}, splits=splits)
 
 
 @pytest.mark.parametrize("error", [OffloadError("code"), JobTimeoutError("late"), BadDataError("data")])

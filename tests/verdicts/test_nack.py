@@ -34,6 +34,9 @@ class Skips:
     def dead_letter(self, failed: FailedRecord) -> Decision | Awaitable[Decision]:
         return Skip()
 
+    def later(self, failed: FailedRecord, topic: str) -> Decision:
+        return Skip()
+
     async def write(self, write: Write) -> None: ...
 
 

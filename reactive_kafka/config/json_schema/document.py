@@ -11,7 +11,7 @@ from reactive_kafka.config.json_schema.spellings import ANY, DOT, WITHIN, Defini
 from reactive_kafka.config.json_schema.values import ANY_TEXT, DOTTED, REFERENCE, Schema, either
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, KAFKA_SPELLINGS, PLAIN_SECTIONS, SPARK, Section
 from reactive_kafka.config.secrets import is_secret
-from reactive_kafka.config.values import Kind
+from reactive_kafka.config.values import BOOLEAN, Kind
 
 DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _JSON_TYPES = {str: "string", list: "array"}
@@ -115,10 +115,15 @@ def _value(kind: Kind[Any], about: str, default: Any = None) -> Schema:
     return {**said, "anyOf": [*allowed, REFERENCE]}
 
 
+_FIRST = f"Retries in place go before the route. Takes {BOOLEAN.expects}."
+
+
 def _routes(name: str, kind: Kind[str], known: Definitions) -> dict[str, Any]:
     """A table whose keys are dotted names of Python, or whose tables make such names."""
     value = known.ref(f"{name}.X", _value(kind, f"Takes {kind.expects}."))
-    either_of = either(value, {"$ref": f"#/$defs/{name}"})
+    said = {"strategy": value, "after[_-]retries": known.ref(f"{name}.after_retries", _value(BOOLEAN, _FIRST))}
+    own = {"type": "object", "patternProperties": {f"^{key}$": one for key, one in said.items()}, "minProperties": 1}
+    either_of = either(value, {**own, "additionalProperties": False}, {"$ref": f"#/$defs/{name}"})
     nested = {"type": "object", "patternProperties": {f"^{DOTTED}$": either_of}, "additionalProperties": False}
     known.ref(name, {"minProperties": 1, **nested})
     return nested

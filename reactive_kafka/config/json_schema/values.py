@@ -75,6 +75,8 @@ SERVERS = items(_SERVER, listed=rf"\s*{_SERVER}\s*", is_set=False)
 _REGISTRY = r"https?://(\[[0-9a-fA-F:.]+\]|[^\x00-,/:-@\[-^`{-\x7f]+)(:[0-9]{1,5})?(/[^\x00-$&-,:-@\[-^`{-}\x7f]*)?"
 REGISTRIES = either(text(r"\s*memory://\s*"), {"const": ["memory://"]}, items(_REGISTRY))
 TOKEN = text("[!-~]+")
+EXCEPTIONS = items(DOTTED, listed=rf"\s*{DOTTED}\s*")
+SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 NAMES = items(r"[^\s,][^,]*", listed=r"[\s\S]*\S[\s\S]*")
 _ASSIGNED = r"[a-zA-Z0-9._-]{1,249}:[0-9]{1,10}(:(-1|[0-9]{1,19})|@[^,]+)?"
 ASSIGN = items(_ASSIGNED, listed=rf"\s*{_ASSIGNED.replace('[^,]', '.')}\s*")

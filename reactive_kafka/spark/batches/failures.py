@@ -17,7 +17,7 @@ from reactive_kafka.errors import (
     SessionLostError,
     WorkerLostError,
 )
-from reactive_kafka.failure.decision import after_attempt
+from reactive_kafka.failure.retries import after_attempt
 
 LONGEST_REASON = 300
 
@@ -187,8 +187,9 @@ Next = Again | Split | Failed | Leave
 class Attempts:
     """The attempts of one batch, the first with a *number*, and what follows each failure."""
 
-    def __init__(self, retry: RetrySettings, *, splits: bool, number: int = 1) -> None:
+    def __init__(self, retry: RetrySettings, routes: Mapping[str, bool], *, splits: bool, number: int = 1) -> None:
         self._retry = retry  # of failures that are the batch's own
+        self._routes = routes
         self._splits = splits  # whether bad records are searched for
         self._failures = self._lost_alone = self._workers_lost = 0
         self.begun = number - 1  # the number of the last attempt that has begun, from 1
@@ -199,8 +200,8 @@ class Attempts:
         self.begun += 1
         return self.begun
 
-    def after(self, error: OffloadError) -> Next:
-        """What follows the attempt that failed with *error*."""
+    def after(self, error: OffloadError, chance: float = 0.5) -> Next:
+        """What follows the attempt that failed with *error*; *chance* is that of its ``jitter``."""
         if isinstance(error, JobStuckError | UnfitExecutorsError):
             return Leave(error)
         if isinstance(error, SessionLostError):
@@ -213,15 +214,15 @@ class Attempts:
                 return Again(0.0, self.alone)
             bad = BadDataError(str(error))
             bad.__cause__ = error
-            return self._failed(bad)
+            return self._failed(bad, chance)
         if isinstance(error, ClusterError):
             return Again(AFTER_CLUSTER_FAULT_S, self.alone)
-        return self._failed(error)
+        return self._failed(error, chance)
 
-    def _failed(self, error: OffloadError) -> Next:
+    def _failed(self, error: OffloadError, chance: float) -> Next:
         """The failure is the batch's own."""
         self._failures += 1
-        wait_s = after_attempt(self._failures, self._retry)
+        wait_s = after_attempt(self._failures, error, self._retry, self._routes, chance)
         if wait_s is not None:
             return Again(wait_s, self.alone)
         if self._splits and isinstance(error, BadDataError) and not isinstance(error, JobTimeoutError):

@@ -7,6 +7,7 @@ from asyncio import Future
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
+from reactive_kafka.backoff import drawn
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import DataLossError, OffloadError
@@ -62,7 +63,9 @@ class SparkJob:
         self._outcomes = outcomes or ()  # of the runs, if they are known, and all that is left is to carry them out
         self._bisects = context.settings.spark.on_failure == "bisect"  # bad records of a failed batch are searched for
         # The number of the first attempt is more than 1 if an earlier job of these records was cancelled.
-        self.attempts = Attempts(context.settings.retry, splits=self._bisects, number=attempt)
+        self.attempts = Attempts(
+            context.settings.retry, context.settings.routes_after_retries, splits=self._bisects, number=attempt
+        )
         self._settler = RunSettler(context)
         self.unsettled = self._settler.unsettled  # runs whose outcome was not carried out to the end
         self._state = JobState.SETTLING if self.only_settles else JobState.WORKING
@@ -156,7 +159,7 @@ class SparkJob:
                 if isinstance(error.__cause__, SystemExit | KeyboardInterrupt):
                     context.signals.exit(error.__cause__)
                     return None
-                follows = attempts.after(error)
+                follows = attempts.after(error, drawn())
             if isinstance(follows, Leave):
                 context.signals.fail(follows.error)
                 return None
@@ -212,7 +215,7 @@ class SparkJob:
             if not await self._may_begin([run]):
                 return False
             depth = len(run.planned.failed) - depths[run.tracker.partition]
-            once = Attempts(RetrySettings(), splits=self._bisects, number=number + depth)
+            once = Attempts(RetrySettings(), {}, splits=self._bisects, number=number + depth)
             outcome = await self._execute([run], once)
             if outcome is None:
                 return False
