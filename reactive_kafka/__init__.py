@@ -31,6 +31,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.formats.cloudevents import CloudEvent
+from reactive_kafka.handlers.router import Router
 from reactive_kafka.observe.health import Health
 from reactive_kafka.outgoing.emitter import Emitter, RecordMetadata, Sending
 from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
@@ -45,7 +46,7 @@ __all__ = [
     "FatalBrokerError", "HandlerError", "Headers", "Health", "IncomingSettings", "Message", "MissingExtraError",
     "NotOwnerError", "OffloadError", "OutcomeUnknownError", "PoisonError",
     "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError",
-    "ReplyTimeoutError", "SchemaAwayError", "Sending", "Settings", "Skip", "SparkBatch", "SparkRange", "Stop",
+    "ReplyTimeoutError", "Router", "SchemaAwayError", "Sending", "Settings", "Skip", "SparkBatch", "SparkRange", "Stop",
     "StoreAwayError", "TopicPartition", "TransactionAbortedError", "TransactionalStore", "TransientBrokerError",
     "Write",
 ]  # fmt: skip

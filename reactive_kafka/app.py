@@ -5,40 +5,32 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from itertools import chain
+from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
 from reactive_kafka.config.load import Where
-from reactive_kafka.config.schema import AckMode, Settings
-from reactive_kafka.config.tables import RetrySettings
+from reactive_kafka.config.schema import Settings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
-from reactive_kafka.handlers.calls import HookSet
 from reactive_kafka.handlers.registry import (
-    Registry,
-    channel_name,
-    check_is_function,
-    incoming_of,
-    shows_corrupt,
     unknown,
 )
+from reactive_kafka.handlers.router import Declarations, Declared
 from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
-from reactive_kafka.outgoing.emitter import Emitter
 from reactive_kafka.outgoing.memory import Target
-from reactive_kafka.records import TopicPartition
 from reactive_kafka.runtime.run import Run
 from reactive_kafka.runtime.signals import run_as_process
 from reactive_kafka.runtime.spec import OpenStore, RunSpec, check_extras, configured
-from reactive_kafka.spark.batches.function import SparkDecoration, check_spark_function
 from reactive_kafka.tasks import HomeLoop
 
 if TYPE_CHECKING:
@@ -47,16 +39,8 @@ if TYPE_CHECKING:
 
     from reactive_kafka.http.server import HttpServer
 
-F = TypeVar("F", bound=Callable[..., Any])
-Hook = TypeVar("Hook", bound=Callable[[], object])
-AssignedHook = TypeVar("AssignedHook", bound=Callable[[frozenset[TopicPartition]], object])
-RevokedHook = TypeVar(
-    "RevokedHook",
-    bound=Callable[[frozenset[TopicPartition]], object] | Callable[[frozenset[TopicPartition], bool], object],
-)
 
-
-class App:
+class App(Declarations):
     """An application: named channels from a configuration, and the functions decorated for them.
 
     Args:
@@ -67,11 +51,9 @@ class App:
     """
 
     def __init__(self, config: Where = None, *, observer: Observer | None = None) -> None:
+        super().__init__(Declared(self._check_decorating, self._check_emitter, self._outgoing))
         self._source = config
         self._overrides: Mapping[str, Any] | None = None
-        self._emitters: dict[str, Emitter] = {}
-        self._registry = Registry(self._emitters)
-        self._hooks = HookSet()
         self._log = LogObserver()
         self._observer: Observer = Observers([self._log, observer] if observer is not None else [self._log])
         self._clock: Clock = SYSTEM_CLOCK
@@ -82,107 +64,6 @@ class App:
         self._spec: AppSpec | None = None
         self._run: Run | None = None
         self._ended: str | None = None  # why the last run is over
-
-    def _decorating(self, decorator: str, channel: str | None = None) -> None:
-        """Check that *decorator* can be used, with this channel, and now: it takes effect at the next start."""
-        of = "" if channel is None else f"({channel_name(decorator, channel)!r})"
-        if self._run is not None:
-            raise RuntimeError(f"@app.{decorator}{of} while the application is running: decorate before it starts")
-        self._spec = None  # it was made without it
-
-    def incoming(
-        self, channel: str, *, ack: AckMode | None = None, retry: int | Mapping[str, Any] | RetrySettings | None = None
-    ) -> Callable[[F], F]:
-        """Hand the records of a channel to the decorated function.
-
-        Args:
-            channel: The name of an ``[incoming.NAME]`` table.
-            ack: ``"post"`` (acked when it returns, nacked when it raises), ``"manual"``, ``"pre"`` or ``"none"``;
-                None: what the channel is configured with, ``"post"`` by default.
-            retry: Calls in all, or a table like ``[incoming.NAME.retry]``; None: as configured.
-
-        Raises:
-            ConfigError: An argument is wrong, or the function's signature is not one of a handler.
-            RuntimeError: The application is running.
-        """
-        self._decorating("incoming", channel)
-        decorated = incoming_of(channel, ack, retry)
-
-        def decorate(function: F) -> F:
-            entry = self._registry.of(function)
-            entry.look(sys._getframe(1))
-            entry.incoming.append(decorated)
-            return function
-
-        return decorate
-
-    def outgoing(self, channel: str) -> Callable[[F], F]:
-        """Send what the decorated function returns to an ``[outgoing.NAME]`` channel; None sends nothing."""
-        self._decorating("outgoing", channel)
-
-        def decorate(function: F) -> F:
-            self._registry.of(function).outgoing.append(channel)
-            return function
-
-        return decorate
-
-    def spark(
-        self, channel: str, *, payload: Any = None, corrupt: Literal["drop", "show"] = "drop"
-    ) -> Callable[[F], F]:
-        """Run the decorated function, ``(df, batch)``, as Spark jobs over batches of a channel.
-
-        Args:
-            channel: The name of an ``[incoming.NAME]`` table.
-            payload: A dataclass, pydantic model or msgspec Struct: ``df`` gets a column for each of its fields, read
-                from JSON by the executors. ``Model | None`` takes records without a value, too: their columns are null.
-            corrupt: Records that do not fit *payload* are rejected before the function runs and meet the channel's
-                failure strategy (``"drop"``), or are passed to the function with their text in a column ``_corrupt``,
-                which is null for all others (``"show"``).
-
-        Raises:
-            ConfigError: An argument or the function's signature is wrong, or the channel has a Spark function already.
-        """
-        self._decorating("spark", channel)
-        show_corrupt = shows_corrupt(channel, payload, corrupt)
-
-        def decorate(function: F) -> F:
-            check_spark_function(function, channel)
-            if channel in self._registry.spark:
-                raise ConfigError(f"channel {channel!r} has two Spark functions")
-            self._registry.spark[channel] = SparkDecoration(function, payload, show_corrupt)
-            return function
-
-        return decorate
-
-    def on_start(self, function: Hook) -> Hook:
-        """Call the function (no arguments, async or not) before the channels start."""
-        check_is_function("on_start", function)
-        self._decorating("on_start")
-        self._hooks.start.append(function)
-        return function
-
-    def before_stop(self, function: Hook) -> Hook:
-        """Call the function (no arguments, async or not) when handlers have ended and partitions are still ours.
-
-        It may also be decorated while the application runs.
-        """
-        check_is_function("before_stop", function)
-        self._hooks.before_stop.append(function)
-        return function
-
-    def on_assigned(self, channel: str) -> Callable[[AssignedHook], AssignedHook]:
-        """Call the function with a frozenset of TopicPartition before reading starts in them."""
-        self._decorating("on_assigned", channel)
-        return _hook_into(self._hooks.assigned, channel)
-
-    def on_revoked(self, channel: str) -> Callable[[RevokedHook], RevokedHook]:
-        """Call the function with a frozenset of TopicPartition while they are still ours, before the last commit.
-
-        A function with two parameters is also told whether the partitions are *lost*: the group has reassigned them
-        already, or the client is broken, so that nothing can be committed for them.
-        """
-        self._decorating("on_revoked", channel)
-        return _hook_into(self._hooks.revoked, channel)
 
     def observe(self, observer: Observer) -> None:
         """Tell *observer* every event too, from the next start on."""
@@ -216,9 +97,10 @@ class App:
             self._source = source
         if overrides is not None:
             self._overrides = overrides
-        settings, spec = configured(self._source, os.environ, self._overrides, self._registry, self._hooks)
-        for name in self._emitters:
-            self._check_emitter(name, settings)
+        declared = self.declared
+        settings, spec = configured(self._source, os.environ, self._overrides, declared.registry, declared.hooks)
+        for name in declared.emitters:
+            _check_emitter(name, settings)
         check_extras(spec, settings, spark=self._spark_engine is None, stores=self._stores is None)
         self._settings, self._spec = settings, spec
         return settings
@@ -239,7 +121,7 @@ class App:
         spec = RunSpec(
             settings=self.settings,
             app=self.plan,
-            hooks=self._hooks,
+            hooks=self.declared.hooks,
             asgi=lambda: self._endpoints(is_mounted=False),
             clock=self._clock,
             observer=self._observer,
@@ -248,9 +130,9 @@ class App:
             spark=self._spark_engine,
             open_store=self._stores,
             exit_on_failure=exit_on_failure,
-            emitters=frozenset(self._emitters),
+            emitters=frozenset(self.declared.emitters),
         )
-        for emitter in self._emitters.values():
+        for emitter in chain.from_iterable(self.declared.emitters.values()):
             emitter.forget()
         self._run, self._ended = Run(spec), None
         return self._run
@@ -338,22 +220,14 @@ class App:
             connector = KafkaConnector(self.settings.bootstrap_servers)
         return GroupOffsets(group_id, self.settings, connector)
 
-    def emitter(self, channel: str) -> Emitter:
-        """What sends values to an outgoing channel from anywhere; the same object each time.
+    def _check_decorating(self, decoration: str) -> None:
+        if self._run is not None:
+            raise RuntimeError(f"{decoration} while the application is running: decorate before it starts")
+        self._spec = None  # it was made without it
 
-        It may be asked for before the application runs, and used while it does.
-
-        Raises:
-            ConfigError: No such channel is configured, if that is known by now; else start-up says so.
-        """
-        name = channel_name("emitter", channel)
+    def _check_emitter(self, name: str) -> None:
         if self._settings is not None:
-            self._check_emitter(name, self._settings)
-        return self._emitters.setdefault(name, Emitter(name, partial(self._outgoing, name)))
-
-    def _check_emitter(self, name: str, settings: Settings) -> None:
-        if name not in settings.outgoing and name not in settings.memory:
-            raise ConfigError(unknown(f"app.emitter({name!r})", "outgoing", name, settings))
+            _check_emitter(name, self._settings)
 
     def _outgoing(self, name: str) -> tuple[Target, HomeLoop]:
         run = self._run
@@ -413,9 +287,6 @@ def _has_stopped() -> Target:
     raise ChannelClosedError("the application has stopped")
 
 
-def _hook_into(hooks: dict[str, list[Callable[..., Any]]], channel: str) -> Callable[[F], F]:
-    def decorate(function: F) -> F:
-        hooks.setdefault(channel, []).append(function)
-        return function
-
-    return decorate
+def _check_emitter(name: str, settings: Settings) -> None:
+    if name not in settings.outgoing and name not in settings.memory:
+        raise ConfigError(unknown(f"app.emitter({name!r})", "outgoing", name, settings))

@@ -65,6 +65,14 @@ class HookSet:
     assigned: dict[str, list[Hook]] = field(default_factory=dict)
     revoked: dict[str, list[Hook]] = field(default_factory=dict)
 
+    def take(self, other: HookSet) -> None:
+        """Have the hooks of another one, too, behind its own."""
+        self.start += other.start
+        self.before_stop += other.before_stop
+        for mine, theirs in ((self.assigned, other.assigned), (self.revoked, other.revoked)):
+            for channel, hooks in theirs.items():
+                mine.setdefault(channel, []).extend(hooks)
+
     def misfits(self, settings: Settings) -> list[str]:
         """The problems of all hooks: signatures that cannot be called, and channels that are not configured."""
         problems = [_misfit("@app.on_start", hook) for hook in self.start]

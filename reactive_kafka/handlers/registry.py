@@ -89,12 +89,28 @@ class Registry:
 
     def __init__(self, emitters: Collection[str] = ()) -> None:
         self._emitters = emitters  # the channels that have been asked for one, by the time this is looked at
-        self._registrations: dict[Hashable, Registration] = {}
+        self.registrations: dict[Hashable, Registration] = {}
         self.spark: dict[str, SparkDecoration] = {}
 
     def of(self, function: Function) -> Registration:
         """The entry of a function, created by its first decorator."""
-        return self._registrations.setdefault(_identity(function), Registration(function))
+        return self.registrations.setdefault(_identity(function), Registration(function))
+
+    def take(self, other: Registry) -> None:
+        """Have the functions of another one, too. ConfigError: a channel has two Spark functions."""
+        for channel, decorated in other.spark.items():
+            self.add_spark(channel, decorated)
+        for identity, theirs in other.registrations.items():
+            entry = self.registrations.setdefault(identity, Registration(theirs.function))
+            entry.draft = entry.draft or theirs.draft
+            entry.incoming += theirs.incoming
+            entry.outgoing += theirs.outgoing
+
+    def add_spark(self, channel: str, decorated: SparkDecoration) -> None:
+        """Note a channel's Spark function. ConfigError: it has one."""
+        if channel in self.spark:
+            raise ConfigError(f"channel {channel!r} has two Spark functions")
+        self.spark[channel] = decorated
 
     def misfits(self, settings: Settings) -> list[str]:
         """The problems of the functions and of what is named as ``module:function``; the settings may be incomplete."""
@@ -122,7 +138,7 @@ class Registry:
             of_memory(outgoing, matches[name].outgoing, matches[name].who, problems)
         if problems:
             raise ConfigError(*dict.fromkeys(problems))
-        fed = {name for entry in self._registrations.values() for name in entry.outgoing}
+        fed = {name for entry in self.registrations.values() for name in entry.outgoing}
         unfed = tuple(name for name in outgoing if name not in fed)
         memory = {name: one for name, one in made.items() if one is not None}
         unused = chain.from_iterable(_unused(one, matches.get(name)) for name, one in settings.incoming.items())
@@ -130,7 +146,7 @@ class Registry:
 
     def _found(self, settings: Settings) -> Found:
         found = Found()
-        for entry in self._registrations.values():
+        for entry in self.registrations.values():
             _find(entry, settings, found)
         for channel, decorated in self.spark.items():
             who = f"@app.spark({channel!r}) of {name_and_place(decorated.function)}"
@@ -141,7 +157,7 @@ class Registry:
                 check_ordering(match, settings.incoming[channel], found.problems)
         uses = [
             MemoryUse(tuple(one.channel for one in entry.incoming), tuple(entry.outgoing))
-            for entry in self._registrations.values()
+            for entry in self.registrations.values()
         ]
         uses += [MemoryUse((channel,), ()) for channel in self.spark]  # refused above, and no second time
         found.problems += memory_problems(settings.memory, uses, self._emitters)

@@ -1,0 +1,223 @@
+"""What an application is declared with, in one module or in many: decorators, hooks, emitters, routers."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NoReturn, TypeVar
+
+from reactive_kafka.config.schema import AckMode
+from reactive_kafka.config.tables import RetrySettings
+from reactive_kafka.errors import ChannelClosedError, ConfigError
+from reactive_kafka.handlers.calls import HookSet
+from reactive_kafka.handlers.registry import Registry, channel_name, check_is_function, incoming_of, shows_corrupt
+from reactive_kafka.outgoing.emitter import Emitter
+from reactive_kafka.outgoing.memory import Target
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.spark.batches.function import SparkDecoration, check_spark_function
+from reactive_kafka.tasks import HomeLoop
+
+F = TypeVar("F", bound=Callable[..., Any])
+Hook = TypeVar("Hook", bound=Callable[[], object])
+AssignedHook = TypeVar("AssignedHook", bound=Callable[[frozenset[TopicPartition]], object])
+RevokedHook = TypeVar(
+    "RevokedHook",
+    bound=Callable[[frozenset[TopicPartition]], object] | Callable[[frozenset[TopicPartition], bool], object],
+)
+
+
+class Declared:
+    """What was declared: by an application and by the routers that it includes, or by a router that nobody includes.
+
+    Args:
+        check: Called with each decoration that takes effect at the next start; raises where none may be made now.
+        check_emitter: Called with the channel of an emitter; ConfigError: there is none, as far as is known by now.
+        outgoing: What writes to a channel. ChannelClosedError: nothing does now.
+    """
+
+    def __init__(
+        self,
+        check: Callable[[str], None],
+        check_emitter: Callable[[str], None],
+        outgoing: Callable[[str], tuple[Target, HomeLoop]],
+    ) -> None:
+        self.emitters: dict[str, list[Emitter]] = {}
+        self.registry = Registry(self.emitters)
+        self.hooks = HookSet()
+        self.check = check
+        self.check_emitter = check_emitter
+        self.outgoing = outgoing
+        self.home: Declared | None = None  # of whoever includes it, which has everything since
+
+    @property
+    def whole(self) -> Declared:
+        """That of the application, as far as anybody includes this."""
+        return self if self.home is None else self.home.whole
+
+    def take(self, other: Declared) -> None:
+        """Have all that *other* has, now and later. ConfigError: it is part of another one, or of this one."""
+        if other.home is not None or other is self.whole:
+            raise ConfigError("app.include(router): the router is included already")
+        for name in other.emitters:
+            self.check_emitter(name)
+        self.registry.take(other.registry)
+        self.hooks.take(other.hooks)
+        for name, emitters in other.emitters.items():
+            self.emitters.setdefault(name, []).extend(emitters)
+        other.home = self
+
+
+class Declarations:
+    """The decorators of applications and routers."""
+
+    def __init__(self, declared: Declared) -> None:
+        self.own = declared  # what was declared here, before anybody included it
+
+    @property
+    def declared(self) -> Declared:
+        """Where everything stands that it declares."""
+        return self.own.whole
+
+    def _decorating(self, decorator: str, channel: str | None = None) -> Declared:
+        """Check that *decorator* can be used, with this channel, and now; where it declares something."""
+        of = "" if channel is None else f"({channel_name(decorator, channel)!r})"
+        self.declared.check(f"@app.{decorator}{of}")
+        return self.declared
+
+    def incoming(
+        self, channel: str, *, ack: AckMode | None = None, retry: int | Mapping[str, Any] | RetrySettings | None = None
+    ) -> Callable[[F], F]:
+        """Hand the records of a channel to the decorated function.
+
+        Args:
+            channel: The name of an ``[incoming.NAME]`` table.
+            ack: ``"post"`` (acked when it returns, nacked when it raises), ``"manual"``, ``"pre"`` or ``"none"``;
+                None: what the channel is configured with, ``"post"`` by default.
+            retry: Calls in all, or a table like ``[incoming.NAME.retry]``; None: as configured.
+
+        Raises:
+            ConfigError: An argument is wrong, or the function's signature is not one of a handler.
+            RuntimeError: The application is running.
+        """
+        declared = self._decorating("incoming", channel)
+        decorated = incoming_of(channel, ack, retry)
+
+        def decorate(function: F) -> F:
+            entry = declared.registry.of(function)
+            entry.look(sys._getframe(1))
+            entry.incoming.append(decorated)
+            return function
+
+        return decorate
+
+    def outgoing(self, channel: str) -> Callable[[F], F]:
+        """Send what the decorated function returns to an ``[outgoing.NAME]`` channel; None sends nothing."""
+        declared = self._decorating("outgoing", channel)
+
+        def decorate(function: F) -> F:
+            declared.registry.of(function).outgoing.append(channel)
+            return function
+
+        return decorate
+
+    def spark(
+        self, channel: str, *, payload: Any = None, corrupt: Literal["drop", "show"] = "drop"
+    ) -> Callable[[F], F]:
+        """Run the decorated function, ``(df, batch)``, as Spark jobs over batches of a channel.
+
+        Args:
+            channel: The name of an ``[incoming.NAME]`` table.
+            payload: A dataclass, pydantic model or msgspec Struct: ``df`` gets a column for each of its fields, read
+                from JSON by the executors. ``Model | None`` takes records without a value, too: their columns are null.
+            corrupt: Records that do not fit *payload* are rejected before the function runs and meet the channel's
+                failure strategy (``"drop"``), or are passed to the function with their text in a column ``_corrupt``,
+                which is null for all others (``"show"``).
+
+        Raises:
+            ConfigError: An argument or the function's signature is wrong, or the channel has a Spark function already.
+        """
+        declared = self._decorating("spark", channel)
+        show_corrupt = shows_corrupt(channel, payload, corrupt)
+
+        def decorate(function: F) -> F:
+            check_spark_function(function, channel)
+            declared.registry.add_spark(channel, SparkDecoration(function, payload, show_corrupt))
+            return function
+
+        return decorate
+
+    def on_start(self, function: Hook) -> Hook:
+        """Call the function (no arguments, async or not) before the channels start."""
+        check_is_function("on_start", function)
+        self._decorating("on_start").hooks.start.append(function)
+        return function
+
+    def before_stop(self, function: Hook) -> Hook:
+        """Call the function (no arguments, async or not) when handlers have ended and partitions are still ours.
+
+        It may also be decorated while the application runs.
+        """
+        check_is_function("before_stop", function)
+        self.declared.hooks.before_stop.append(function)
+        return function
+
+    def on_assigned(self, channel: str) -> Callable[[AssignedHook], AssignedHook]:
+        """Call the function with a frozenset of TopicPartition before reading starts in them."""
+        return _hook_into(self._decorating("on_assigned", channel).hooks.assigned, channel)
+
+    def on_revoked(self, channel: str) -> Callable[[RevokedHook], RevokedHook]:
+        """Call the function with a frozenset of TopicPartition while they are still ours, before the last commit.
+
+        A function with two parameters is also told whether the partitions are *lost*: the group has reassigned them
+        already, or the client is broken, so that nothing can be committed for them.
+        """
+        return _hook_into(self._decorating("on_revoked", channel).hooks.revoked, channel)
+
+    def emitter(self, channel: str) -> Emitter:
+        """What sends values to an outgoing channel from anywhere; the same object each time.
+
+        It may be asked for before the application runs, and used while it does.
+
+        Raises:
+            ConfigError: No such channel is configured, if that is known by now; else start-up says so.
+        """
+        name, declared = channel_name("emitter", channel), self.declared
+        declared.check_emitter(name)
+        made = declared.emitters.setdefault(name, [])
+        if not made:
+            made.append(Emitter(name, lambda: self.declared.outgoing(name)))
+        return made[0]
+
+    def include(self, router: Router) -> None:
+        """Take in what a router declares, now and later.
+
+        Raises:
+            ConfigError: It is no router, or another application or router has it, or this one.
+            RuntimeError: The application is running.
+        """
+        declared = self._decorating("include")
+        if not isinstance(router, Router):
+            raise ConfigError(f"app.include({router!r}): expected a Router")
+        declared.take(router.own)
+
+
+def _hook_into(hooks: dict[str, list[Callable[..., Any]]], channel: str) -> Callable[[F], F]:
+    def decorate(function: F) -> F:
+        hooks.setdefault(channel, []).append(function)
+        return function
+
+    return decorate
+
+
+class Router(Declarations):
+    """Handlers, sources, hooks and emitters in a module of their own, which an application includes.
+
+    It has the decorators of an application and needs none yet, so modules of handlers import no application.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(Declared(lambda _: None, lambda _: None, _is_alone))
+
+
+def _is_alone(channel: str) -> NoReturn:
+    raise ChannelClosedError(f"outgoing channel {channel!r}: no application includes the router of this emitter")
