@@ -51,7 +51,7 @@ class App(Declarations):
     """
 
     def __init__(self, config: Where = None, *, observer: Observer | None = None) -> None:
-        super().__init__(Declared(self._check_decorating, self._check_emitter, self._outgoing))
+        super().__init__(Declared(self, self._check_decorating, self._check_emitter, self._outgoing))
         self._source = config
         self._overrides: Mapping[str, Any] | None = None
         self._log = LogObserver()

@@ -30,6 +30,7 @@ class Declared:
     """What was declared: by an application and by the routers that it includes, or by a router that nobody includes.
 
     Args:
+        owner: The application or router.
         check: Called with each decoration that takes effect at the next start; raises where none may be made now.
         check_emitter: Called with the channel of an emitter; ConfigError: there is none, as far as is known by now.
         outgoing: What writes to a channel. ChannelClosedError: nothing does now.
@@ -37,6 +38,7 @@ class Declared:
 
     def __init__(
         self,
+        owner: Declarations,
         check: Callable[[str], None],
         check_emitter: Callable[[str], None],
         outgoing: Callable[[str], tuple[Target, HomeLoop]],
@@ -44,39 +46,38 @@ class Declared:
         self.emitters: dict[str, list[Emitter]] = {}
         self.registry = Registry(self.emitters)
         self.hooks = HookSet()
+        self.owner = owner
         self.check = check
         self.check_emitter = check_emitter
         self.outgoing = outgoing
-        self.home: Declared | None = None  # of whoever includes it, which has everything since
+        self._home: Declared | None = None  # of whoever includes it, which has everything since
 
     @property
     def whole(self) -> Declared:
         """That of the application, as far as anybody includes this."""
-        return self if self.home is None else self.home.whole
+        return self if self._home is None else self._home.whole
 
-    def take(self, other: Declared) -> None:
-        """Have all that *other* has, now and later. ConfigError: it is part of another one, or of this one."""
-        if other.home is not None or other is self.whole:
-            raise ConfigError("app.include(router): the router is included already")
-        for name in other.emitters:
-            self.check_emitter(name)
-        self.registry.take(other.registry)
-        self.hooks.take(other.hooks)
-        for name, emitters in other.emitters.items():
-            self.emitters.setdefault(name, []).extend(emitters)
-        other.home = self
+    def join(self, home: Declared) -> None:
+        """Be part of *home*, which has everything from now on. ConfigError: it cannot have all of it."""
+        for name in self.emitters:
+            home.check_emitter(name)
+        home.registry.take(self.registry)
+        home.hooks.take(self.hooks)
+        for name, emitters in self.emitters.items():
+            home.emitters.setdefault(name, []).extend(emitters)
+        self._home = home
 
 
 class Declarations:
     """The decorators of applications and routers."""
 
     def __init__(self, declared: Declared) -> None:
-        self.own = declared  # what was declared here, before anybody included it
+        self._declared = declared
 
     @property
     def declared(self) -> Declared:
-        """Where everything stands that it declares."""
-        return self.own.whole
+        """Where everything stands that it declares: with the application, once that has it."""
+        return self._declared.whole
 
     def _decorating(self, decorator: str, channel: str | None = None) -> Declared:
         """Check that *decorator* can be used, with this channel, and now; where it declares something."""
@@ -198,7 +199,10 @@ class Declarations:
         declared = self._decorating("include")
         if not isinstance(router, Router):
             raise ConfigError(f"app.include({router!r}): expected a Router")
-        declared.take(router.own)
+        theirs = router.declared
+        if theirs.owner is not router or theirs is declared:
+            raise ConfigError("app.include(router): the router is included already")
+        theirs.join(declared)
 
 
 def _hook_into(hooks: dict[str, list[Callable[..., Any]]], channel: str) -> Callable[[F], F]:
@@ -216,7 +220,7 @@ class Router(Declarations):
     """
 
     def __init__(self) -> None:
-        super().__init__(Declared(lambda _: None, lambda _: None, _is_alone))
+        super().__init__(Declared(self, lambda _: None, lambda _: None, _is_alone))
 
 
 def _is_alone(channel: str) -> NoReturn:

@@ -112,7 +112,7 @@ async def test_a_full_buffer_is_written_at_once_and_its_last_record_marked() -> 
 async def test_what_is_left_is_written_and_marked_at_the_end() -> None:
     broker, written = make_broker(), list[list[str]]()
     example = process("flush_at_the_end", write=written.append)
-    example.app._hooks.revoked.clear()  # the stop calls it as well, and it would do the same
+    example.app.declared.hooks.revoked.clear()  # the stop calls it as well, and it would do the same
     async with running(example.app, broker=broker) as test:
         produce(broker, "events", *MANY[:120])
         await until(lambda: [len(buffer) for buffer in example.buffers.values()] == [20])

@@ -68,7 +68,7 @@ LANE = "delivery/lane.py"
 DISPATCH, NACKS = "delivery/records.py", "verdicts/nack.py"
 PARTITION, TABLE, OWNED = "partitions/partition.py", "partitions/table.py", "partitions/owned.py"
 ASSIGNMENT, LOCATE, FETCHER = "partitions/assignment.py", "partitions/locate.py", "partitions/fetcher.py"
-SETTLEMENT, DECISION, HANDLING = "verdicts/acknowledge.py", "failure/decision.py", "outgoing/letters.py"
+SETTLEMENT, RETRIES, HANDLING = "verdicts/acknowledge.py", "failure/retries.py", "outgoing/letters.py"
 PLANS, METADATA, CUTS = "commit/plans.py", "commit/metadata/codec.py", "spark/batches/cuts.py"
 SPARK_DISPATCH, SPARK_JOB = "spark/channel/dispatcher.py", "spark/channel/job.py"
 SPARK_VERDICTS, ATTEMPTS, BISECTION = (
@@ -182,8 +182,8 @@ MUTANTS = (
     Mutant("the key goes on while its record is tried again", DISPATCH,
            "            if failed is not None:\n                await self._failed(worker, _message_of(given, record, tracker, index), failed)\n",
            "            if failed is not None:\n                asyncio.ensure_future(self._failed(worker, _message_of(given, record, tracker, index), failed))\n"),
-    Mutant("one attempt less", DECISION, "if attempt >= retry.max_attempts:", "if attempt >= retry.max_attempts - 1:"),
-    Mutant("attempts without end", DECISION, "if attempt >= retry.max_attempts:", "if False:"),
+    Mutant("one attempt less", RETRIES, "if attempt >= retry.max_attempts or", "if attempt >= retry.max_attempts - 1 or"),
+    Mutant("attempts without end", RETRIES, "if attempt >= retry.max_attempts or", "if"),
     # failure strategies
     Mutant("settled before the dead letter is written", NACKS,
            "        is_settled = await self._strategies.write(write, self._parts.hook.writes_letter(delivery))\n"

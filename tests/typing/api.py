@@ -23,6 +23,7 @@ import reactive_kafka as rk
 from reactive_kafka import App, Batch, Channel, Headers, Message, Record, SparkBatch, SparkRange, TopicPartition
 from reactive_kafka.checkpoint.store import Write as CheckpointWrite
 from reactive_kafka.failure import Decision
+from reactive_kafka.handlers.router import Declarations
 from reactive_kafka.observe.events import Event
 
 
@@ -52,6 +53,17 @@ async def invoice(order: Order) -> Invoice:
     return Invoice(order.id)
 
 
+router = rk.Router()
+app.include(router)
+assert_type(app.declared.owner, Declarations)
+
+
+@router.incoming("orders", retry={"max_attempts": 2, "never": ["ValueError"]})
+@router.outgoing("invoices")
+async def of_a_router(order: Order) -> Invoice:
+    return Invoice(order.id)
+
+
 @app.incoming("orders", ack="manual", retry=3)
 async def by_hand(message: Message[Order]) -> None:
     assert_type(message.payload, Order)
@@ -72,6 +84,8 @@ async def by_hand(message: Message[Order]) -> None:
     assert_type(await message.ack(metadata="sum=3"), bool)
     assert_type(message.nack(ValueError("no stock")), Future[bool])
     assert_type(await message.nack(ValueError(), record=Record(b"instead")), bool)
+    assert_type(message.retry_later("10m"), Future[bool])
+    assert_type(await message.retry_later(600), bool)
     assert_type(message.committed(), Future[None])
 
 
