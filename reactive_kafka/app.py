@@ -23,7 +23,7 @@ from reactive_kafka.handlers.registry import (
 )
 from reactive_kafka.handlers.router import Declarations, Declared
 from reactive_kafka.handlers.spec import AppSpec
-from reactive_kafka.observe.events import Observer, Observers
+from reactive_kafka.observe.events import Guard, Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LogObserver, configure_logging
@@ -184,6 +184,8 @@ class App(Declarations):
             configure_logging("text")
         try:
             self.plan  # noqa: B018  # problems are reported before anything starts
+            if warning := self.declared.warning:
+                Guard().call(logging.getLogger("reactive_kafka").warning, warning)
             make = partial(self._new_run, exit_on_failure=exit_on_failure)
             run_as_process(self.settings, make, start=self._start, stop=self.stop)
         except (ConfigError, MissingExtraError) as error:

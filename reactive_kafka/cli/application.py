@@ -133,9 +133,10 @@ def check(
     for warning in settings.warnings:
         click.echo(f"warning        {warning}")
     click.echo("\n".join(_report(tables, spec)))
-    for warning in spec.warnings:
+    told = [*spec.warnings, *([app.declared.warning] if app.declared.warning else [])]
+    for warning in told:
         click.echo(f"\nwarning: {warning}")
-    _refuse_warnings(len(settings.warnings) + len(spec.warnings) if strict else 0)
+    _refuse_warnings(len(settings.warnings) + len(told) if strict else 0)
     sources = f", {len(spec.sources)} source{'s' * (len(spec.sources) > 1)}" if spec.sources else ""
     memory = f", {len(spec.memory)} memory" if spec.memory else ""
     click.echo(f"\n{target} is fine: {len(spec.incoming)} incoming, {len(spec.outgoing)} outgoing{sources}{memory}")

@@ -11,7 +11,7 @@ from reactive_kafka.config.client_properties import SIDES
 from reactive_kafka.config.keys import Section
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings, Settings
 from reactive_kafka.config.secrets import masked
-from reactive_kafka.config.unused import NEED_COMMITS
+from reactive_kafka.config.told.unused import NEED_COMMITS
 
 _UNLESS_DEFAULT = ("retry", "restart", "spark", "schema", "cloud_events")  # tables whose defaults are left out
 

@@ -8,19 +8,19 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.config import keys
+from reactive_kafka.config.certificates import registry_files, tls_files
 from reactive_kafka.config.checks import (
     INCOMING_CHECKS,
     OUTGOING_CHECKS,
     REGISTRY_CHECKS,
     SPARK_CHECKS,
-    Contradictions,
     check,
     missing_group,
     retries,
     without_registry,
 )
 from reactive_kafka.config.client_properties import SIDES, Side
-from reactive_kafka.config.collect import BROKEN, Collected, Table, View, values_of
+from reactive_kafka.config.collect import Collected, Table, View, values_of
 from reactive_kafka.config.failures import FailureAssembly
 from reactive_kafka.config.layers import PREFIX, Origin, Problems, expanded, of_code, of_environment
 from reactive_kafka.config.microprofile.toml_text import toml_of
@@ -30,7 +30,6 @@ from reactive_kafka.config.read import (
     read_file,
     read_properties,
     read_secret,
-    unreadable,
 )
 from reactive_kafka.config.schema import (
     HttpSettings,
@@ -50,12 +49,11 @@ from reactive_kafka.config.tables import (
     SchemaSettings,
     SparkChannelSettings,
 )
-from reactive_kafka.config.unused import UNUSED_BY_HTTP, UNUSED_BY_INCOMING, UNUSED_BY_OUTGOING
+from reactive_kafka.config.told.traps import DEFAULT_FILE, traps
+from reactive_kafka.config.told.unused import UNUSED_BY_HTTP, UNUSED_BY_INCOMING, UNUSED_BY_OUTGOING
 from reactive_kafka.config.values import TOPIC, unknown_channel
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats.names import EVENTS
-
-DEFAULT_FILE = "reactive-kafka.toml"
 
 _Tables = Mapping[str, Any]
 Where = str | Path | Sequence[str | Path] | _Tables | None
@@ -115,7 +113,8 @@ def read_settings(
     _drop_strays(given, name, problems)
     unused = Problems()
     settings = _Assembly(given, problems, unused).settings(name)
-    settings = replace(settings, warnings=(*settings.warnings, *unused.report()))
+    told = traps(settings, environ, bool(tables), paths) if not problems.lines else ()
+    settings = replace(settings, warnings=(*settings.warnings, *unused.report(), *told))
     return Reading(settings, tuple(problems.report()))
 
 
@@ -160,25 +159,6 @@ def _paths(source: Where, environ: Mapping[str, str]) -> list[Path]:
     return [Path(source)] if isinstance(source, str | Path) else list(map(Path, source))
 
 
-def _tls_files(view: View) -> Contradictions:
-    """The files of certificates and keys that a client will not find. One that goes later is waited for."""
-    if view["security_protocol"] not in ("SSL", "SASL_SSL"):
-        return
-    for name in ("ssl_cafile", "ssl_capath", "ssl_certfile", "ssl_keyfile"):
-        setting = view.setting(name)
-        if setting is None or setting.value is BROKEN:
-            continue
-        if why := unreadable(setting.value, is_folder=name == "ssl_capath"):
-            is_whole = repr(setting.value) in setting.where  # a long value is cut there, and whoever looks needs it all
-            yield (name, "security_protocol"), why if is_whole else f"{why}: {setting.value}"
-
-
-def _registry_files(view: View) -> Contradictions:
-    for name in ("ssl_cafile", "ssl_certfile", "ssl_keyfile"):
-        if view[name] is not None and (why := unreadable(view[name])):
-            yield (name,), why
-
-
 class _Assembly:
     """Makes the frozen settings of what was collected, and notes contradictions, what is missing and what is unused."""
 
@@ -208,7 +188,7 @@ class _Assembly:
         return HttpSettings(**view.fields())
 
     def _registry(self, view: View) -> SchemaRegistrySettings:
-        check(view, (*REGISTRY_CHECKS, _registry_files), self._problems)
+        check(view, (*REGISTRY_CHECKS, registry_files), self._problems)
         return SchemaRegistrySettings(**view.fields())
 
     def _spark(self, view: View) -> SparkSettings:
@@ -221,7 +201,7 @@ class _Assembly:
 
     def _incoming(self, name: str, table: Table) -> IncomingSettings:
         view = View(keys.INCOMING, table, self._kafka)
-        check(view, (*INCOMING_CHECKS, _tls_files, *self._unregistered), self._problems)
+        check(view, (*INCOMING_CHECKS, tls_files, *self._unregistered), self._problems)
         check(view, UNUSED_BY_INCOMING, self._unused)
         fields = view.fields() | self._reads(name, view)
         fields["commit_strategy"] = view.commit_strategy
@@ -231,7 +211,7 @@ class _Assembly:
             fields["max_in_flight"] = max(fields["max_in_flight"], 2 * fields["concurrency"], fields["consumers"])
         client = self._client(view, "consumer")
         reads = subscription_of(fields["topics"], fields["pattern"], fields["assign"]).reads
-        fields |= FailureAssembly(name, view, client, reads, (_tls_files,), self._problems, self._unused).fields()
+        fields |= FailureAssembly(name, view, client, reads, (tls_files,), self._problems, self._unused).fields()
         if view.setting("group_id") is None and (reason := missing_group(view, retries=bool(fields["delayed_retry"]))):
             self._problems.add(table.origin, f"[{table.title}]", f"group_id is missing; {reason}")
         checkpoint = view.fields("checkpoint")
@@ -259,7 +239,7 @@ class _Assembly:
 
     def _outgoing(self, name: str, table: Table) -> OutgoingSettings:
         view = View(keys.OUTGOING, table, self._kafka)
-        check(view, (*OUTGOING_CHECKS, _tls_files, *self._unregistered), self._problems)
+        check(view, (*OUTGOING_CHECKS, tls_files, *self._unregistered), self._problems)
         check(view, UNUSED_BY_OUTGOING, self._unused)
         fields = view.fields() | {"topic": self._topic(name, view), "cloud_events": self._events(view)}
         fields["schema"] = SchemaSettings(**view.fields("schema"))

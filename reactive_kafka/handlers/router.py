@@ -25,6 +25,8 @@ RevokedHook = TypeVar(
     bound=Callable[[frozenset[TopicPartition]], object] | Callable[[frozenset[TopicPartition], bool], object],
 )
 
+NOTHING_DECLARED = "the application has no handler, source or hook: is the module that declares them imported?"
+
 
 class Declared:
     """What was declared: by an application and by the routers that it includes, or by a router that nobody includes.
@@ -56,6 +58,14 @@ class Declared:
     def whole(self) -> Declared:
         """That of the application, as far as anybody includes this."""
         return self if self._home is None else self._home.whole
+
+    @property
+    def warning(self) -> str | None:
+        """That nothing was declared, where a process is to run it: then hardly anything could take a record."""
+        hooks, registry = self.hooks, self.registry
+        if registry.registrations or registry.spark or self.emitters:
+            return None
+        return None if hooks.start or hooks.before_stop or hooks.assigned or hooks.revoked else NOTHING_DECLARED
 
     def join(self, home: Declared) -> None:
         """Be part of *home*, which has everything from now on. ConfigError: it cannot have all of it."""

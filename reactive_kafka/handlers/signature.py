@@ -6,6 +6,7 @@ and by :meth:`HandlerDraft.spec` at start-up, when everything that they name exi
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable, Mapping, Sequence
@@ -149,7 +150,10 @@ def _parameter_of(function: Handler) -> inspect.Parameter:
         raise _wrong(function, f"has no signature that can be read ({error}): {RIGHT_FORM}") from error
     # A wrapper that names its parameter decides what may be passed; one of (*args, **kwargs) passes all on.
     called = outer if positional_of(outer) else inner
-    if problem := _why_not_one(called):
+    problem = _why_not_one(called)
+    if problem is None and called is outer:  # a wrapper that passes all on may fill what it wraps
+        problem = _why_unfilled(called, function)
+    if problem:
         raise _wrong(function, f"{problem}: {RIGHT_FORM}")
     parameter = positional_of(called)[0]
     if parameter.annotation is _EMPTY and positional_of(inner):
@@ -175,6 +179,20 @@ def _why_not_one(signature: inspect.Signature) -> str | None:
     if any(it.kind is inspect.Parameter.KEYWORD_ONLY for it in parameters):
         return "takes keyword arguments only"
     return "takes no parameter"
+
+
+def _why_unfilled(signature: inspect.Signature, function: Handler) -> str | None:
+    """Why parameters that a call leaves at their defaults are a mistake, or None: there are none."""
+    bound: set[str] = set()
+    while isinstance(function, functools.partial):
+        bound.update(function.keywords)
+        function = function.func
+    first, *others = [it for it in signature.parameters.values() if it.kind not in _REST]
+    if names := [it.name for it in others if it.name not in bound]:
+        several = len(names) > 1
+        why = f"which nothing fills: {'their defaults are' if several else 'its default is'} all that a call would have"
+        return f"has the parameter{'s' * several} {', '.join(names)} beside {first.name}, {why}"
+    return None
 
 
 def _why_not_without(function: Handler) -> str | None:

@@ -260,16 +260,18 @@ async def test_an_end_that_lands_late_does_nothing_once_the_id_was_claimed_again
 async def test_a_member_that_was_put_out_stores_nothing_and_another_one_handles_its_record() -> None:
     broker, begun, going = make_broker(1), list[str](), asyncio.Event()
     apps = {name: app_with() for name in ("first", "second")}
-    for name, app in apps.items():
 
+    def declare(name: str, app: App) -> None:
         @app.incoming("orders")
         @app.outgoing("invoices")
-        async def handler(order: bytes, name: str = name) -> bytes:
+        async def handler(order: bytes) -> bytes:
             begun.append(name)
             if len(begun) == 1:
                 await going.wait()
             return order + name.encode()
 
+    for name, app in apps.items():
+        declare(name, app)
     try:
         async with TestApp(apps["first"], broker=broker):
             [member] = broker.members("billing")

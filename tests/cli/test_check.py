@@ -44,8 +44,10 @@ topic = "shop.orders"
 commit_interval = "3s"
 
 [incoming.clicks]
+group_id = "clicks"
 
 [incoming.idle]
+group_id = "idle"
 
 [outgoing.invoices]
 """
@@ -65,11 +67,11 @@ def test_it_prints_each_channel_with_its_handler_and_settings_without_a_broker(f
     orders = blocks["incoming orders: topic shop.orders, group shop"]
     assert "  handler = shop.invoice(Message[Order]), on the event loop, sends to invoices" in orders
     assert {"  commit_strategy = throttled", "  commit_interval = 3s", "  ack = manual"} <= set(orders)
-    clicks = blocks["incoming clicks: topic clicks, group shop"]
+    clicks = blocks["incoming clicks: topic clicks, group clicks"]
     assert "  handler = shop.count(Batch[bytes]), in worker threads" in clicks
     assert (
         "  handler = none: for `async for message in app.channel(...)`"
-        in blocks["incoming idle: topic idle, group shop"]
+        in blocks["incoming idle: topic idle, group idle"]
     )
     assert "  from = shop.invoice" in blocks["outgoing invoices: topic invoices"]
     assert ended.out.splitlines()[-1] == "shop:app is fine: 3 incoming, 1 outgoing"
@@ -166,6 +168,19 @@ def test_what_has_no_effect_is_a_warning_and_with_strict_an_error(folder: Path) 
     assert ended.err.endswith("Error: 1 warning, and with --strict there must be none\n")
     assert "is fine" not in ended.out
     assert cli("check", "shop:app", "--strict", cwd=folder).code == 0
+
+
+@pytest.mark.parametrize(
+    ("more", "is_told"),
+    [("", True), ("\n@app.on_start\ndef begin() -> None: ...\n", False), ("\napp.emitter('invoices')\n", False)],
+)
+def test_an_application_that_nothing_was_declared_for_is_told(more: str, is_told: bool, folder: Path) -> None:
+    (folder / "empty.py").write_text("from reactive_kafka import App\n\napp = App()\n" + more)
+    ended = cli("check", "empty:app", cwd=folder)
+    assert (ended.code, ended.err) == (0, "")
+    told = "\nwarning: the application has no handler, source or hook: is the module that declares them imported?\n"
+    assert (told in ended.out) is is_told
+    assert cli("check", "empty:app", "--strict", cwd=folder).code == (2 if is_told else 0)
 
 
 def test_every_problem_is_listed_and_it_exits_with_2(folder: Path) -> None:

@@ -208,6 +208,15 @@ def test_a_port_in_use_is_told_and_exits_with_2(folder: Path) -> None:
     assert "Traceback" not in ended.err
 
 
+def test_an_application_that_nothing_was_declared_for_is_told_and_runs(folder: Path) -> None:
+    (folder / "empty.py").write_text("from reactive_kafka import App\n\napp = App()\n")
+    told = "WARNING reactive_kafka: the application has no handler, source or hook: is the module that declares them"
+    with running(*COMMAND, "run", "empty:app", "--port", "0", cwd=folder) as run:
+        run.wait_for(lambda: told in run.err and "port" in run.err, "it is told, and starts")
+        run.process.send_signal(signal.SIGTERM)
+        assert run.end().code == 0
+
+
 def test_a_wrong_configuration_exits_with_2(folder: Path) -> None:
     (folder / "reactive-kafka.toml").write_text("[incoming.orders]\nconcurency = 2\n")
     ended = cli("run", "service:app", cwd=folder)

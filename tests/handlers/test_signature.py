@@ -46,7 +46,9 @@ async def tombstones(message: Message[Order | None]) -> None: ...
 async def batch(batch: Batch[Order]) -> None: ...
 async def bare_batch(batch: Batch) -> None: ...  # type: ignore[type-arg]
 async def list_payload(orders: list[Order]) -> None: ...
-async def with_default(order: Order, retries: int = 3, *, dry: bool = False, **rest: Any) -> None: ...
+async def with_rest(order: Order, *more: Any, **rest: Any) -> None: ...
+async def with_default(order: Order, key: bytes = b"") -> None: ...
+async def with_defaults(order: Order, key: bytes = b"", *, dry: bool = False, **rest: Any) -> None: ...
 async def all_default(order: Order = Order(0)) -> None: ...  # noqa: B008
 async def positional_only(order: Order, /) -> None: ...
 
@@ -70,7 +72,7 @@ async def positional_only(order: Order, /) -> None: ...
         (batch, Shape.BATCH, Order),
         (bare_batch, Shape.BATCH, Any),
         (list_payload, Shape.PAYLOAD, list[Order]),
-        (with_default, Shape.PAYLOAD, Order),
+        (with_rest, Shape.PAYLOAD, Order),
         (all_default, Shape.PAYLOAD, Order),
         (positional_only, Shape.PAYLOAD, Order),
     ],
@@ -170,6 +172,7 @@ class Counted:
         (functools.partial(functools.partial(Billing().handle)), True, "Billing.handle"),
         (passing_on(payload), True, "payload"),
         (passing_on(passing_on(blocking)), True, "blocking"),
+        (passing_on(with_default), True, "with_default"),  # it may fill what it wraps
         (giving_the_database(with_database), True, "with_database"),
         (Counted(payload), True, "payload"),
         (plain_wrapper(payload), False, "payload"),
@@ -213,6 +216,9 @@ def yields(order: Order) -> Iterator[Order]:
         (keyword_only, "needs the keyword argument order, which nobody gives"),
         (keyword_optional, "takes keyword arguments only"),
         (keyword_too, "needs the keyword arguments database, cache, which nobody gives"),
+        (with_default, "has the parameter key beside order, which nothing fills: its default is all that a call"),
+        (with_defaults, "has the parameters key, dry beside order, which nothing fills: their defaults are all"),
+        (functools.partial(with_defaults, key=b"k"), "has the parameter dry beside order, which nothing fills"),
         (list_of_messages, "asks for list[Message[Order]], which is never given"),
         (sequence_of_messages, "asks for Sequence[Message], which is never given"),
         (text_list, "asks for list[Message[Order]], which is never given"),

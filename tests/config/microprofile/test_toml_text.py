@@ -39,7 +39,7 @@ def check_round_trip(text: str, environ: Environ | None = None) -> str:
 def test_what_is_printed_says_what_is_smallryes_default() -> None:
     lines = printed(
         "kafka.bootstrap.servers=kafka:9092\nmp.messaging.incoming.orders.group.id=g\n"
-        'mp.messaging.incoming."my.orders".topics=a,b\nmp.messaging.incoming."my.orders".group.id=g\n'
+        'mp.messaging.incoming."my.orders".topics=a,b\nmp.messaging.incoming."my.orders".group.id=h\n'
         'mp.messaging.incoming."my.orders".failure-strategy=ignore\n'
     ).splitlines()
     assert lines[0].startswith("# What ") and lines[0].endswith("application.properties means, profile prod.")
@@ -58,7 +58,7 @@ def test_what_is_printed_says_what_is_smallryes_default() -> None:
         'failure_strategy = "ignore"',
         'client_id = "kafka-consumer-my.orders"  # SmallRye\'s default',
         'topics = ["a", "b"]',
-        'group_id = "g"',
+        'group_id = "h"',
         'key_deserializer = "string"  # SmallRye\'s default',
         'ordering = "unordered"  # SmallRye\'s default',
         "",

@@ -1,0 +1,1 @@
+"""What is told of a configuration that works: at the start, and by ``check``."""
