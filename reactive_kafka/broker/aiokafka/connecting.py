@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import re
+import socket
 import ssl
 from asyncio import IncompleteReadError
 from collections import deque
@@ -16,7 +19,7 @@ from aiokafka.conn import AIOKafkaConnection, CloseReason
 
 from reactive_kafka.broker.aiokafka import forked
 from reactive_kafka.broker.aiokafka.credentials import TokenLogin, current
-from reactive_kafka.broker.aiokafka.setup import within
+from reactive_kafka.broker.aiokafka.setup import is_ours, within
 from reactive_kafka.errors import BrokerError, FatalBrokerError, describe, text_of
 
 START_DEADLINE_S = 20.0
@@ -31,6 +34,23 @@ REFUSED = (
     kafka_errors.IllegalSaslStateError,
     ssl.SSLCertVerificationError,
 )
+
+_UNABLE = "no broker can be used"
+_OPEN = "open the way there: firewalls drop silently"
+_ERRNO = re.compile(r"\[Errno (\d+)\]")
+_NO_WAY = {errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ETIMEDOUT}
+_NO_FAMILY = {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH}
+"""Of a name with several addresses, what comes of those that this machine cannot use anyway."""
+_NO_TLS = ("WRONG_VERSION_NUMBER", "UNKNOWN_PROTOCOL", "HTTP_REQUEST", "RECORD_LAYER_FAILURE", "PACKET_LENGTH_TOO_LONG")
+_NO_AUTHORITY = "name the authority that has issued it in ssl_cafile"
+_OTHER_NAME = "connect by a name that stands in it, or have it issued for this one"
+_OF_CERTIFICATES = {
+    9: "look at the clock of this machine: it is not valid yet",
+    10: "the broker needs a new one, if the clock of this machine is right",
+    **dict.fromkeys((18, 19, 20, 21), _NO_AUTHORITY),
+    **dict.fromkeys((62, 64), _OTHER_NAME),
+}
+"""OpenSSL's number of what is wrong with a certificate (X509_V_ERR) -> what to change."""
 
 
 class Failure(NamedTuple):
@@ -54,7 +74,7 @@ async def connect(client: Any, arguments: Mapping[str, Any], close: Callable[[],
     given = [f"{name} = {arguments[name]!r}" for name in WAYS if arguments.get(name)]
     said = f", with {' and '.join(given)}" if given else ""
     failures = deque[Failure](maxlen=8)  # the tasks that the client has started keep the variable for good
-    token = _starting.set(failures)
+    token, kept = _starting.set(failures), is_ours.set(True)
     try:
         await within(START_DEADLINE_S, client.start(), "connecting")
     except BrokerError as error:
@@ -62,8 +82,11 @@ async def connect(client: Any, arguments: Mapping[str, Any], close: Callable[[],
         reasons = list(dict.fromkeys(failure.text for failure in failures))[-MOST_NAMED:]
         if not reasons and isinstance(error.__cause__, kafka_errors.KafkaConnectionError):
             reasons = [f"the broker has not answered what it was asked: {_asking(arguments.get('security_protocol'))}"]
+        elif not reasons and isinstance(error.__cause__, TimeoutError):
+            reasons = [f"correct bootstrap_servers, or {_OPEN}"]
         kind = FatalBrokerError if any(failure.is_refusal for failure in failures) else type(error)
-        raise kind(f"{error} ({'; '.join(reasons)}){said}" if reasons else f"{error}{said}") from error.__cause__
+        what = _UNABLE if isinstance(error.__cause__, kafka_errors.KafkaConnectionError) and failures else str(error)
+        raise kind(f"{what} ({'; '.join(reasons)}){said}" if reasons else f"{error}{said}") from error.__cause__
     except Exception as error:
         await close()
         raise FatalBrokerError(f"connecting: {describe(error)}{said}") from error
@@ -72,6 +95,7 @@ async def connect(client: Any, arguments: Mapping[str, Any], close: Callable[[],
         raise
     finally:
         _starting.reset(token)
+        is_ours.reset(kept)
 
 
 def why_away(client: Any) -> str:
@@ -81,24 +105,76 @@ def why_away(client: Any) -> str:
 
 
 def _asking(protocol: str | None) -> str:
-    return f"does it speak {protocol or 'PLAINTEXT'} there?"
+    return f"does it speak {protocol or 'PLAINTEXT'} there? set security_protocol to what that port speaks"
 
 
-def _failure(connection: AIOKafkaConnection, error: Exception) -> Failure:
-    """What an attempt to connect has come to, in words that say where to look."""
+def _failure(connection: AIOKafkaConnection, error: Exception, *, is_advertised: bool) -> Failure:
+    """What an attempt to connect has come to, in words that say what to change.
+
+    *is_advertised*: the address is none of the configuration's; a broker has named it.
+    """
     errors, protocol = (error, error.__cause__), connection._security_protocol
     text = text_of(error) or type(error).__name__
-    alert = next((str(one) for one in errors if isinstance(one, ssl.SSLError) and "ALERT" in str(one.reason)), "")
-    if alert and ("CERTIFICATE" in alert or "UNKNOWN_CA" in alert):
-        text = f"{alert}: the broker wants a certificate of the client's, or refuses the one of ssl_certfile"
+    why, remedy = _of_network(error)
+    if not why:
+        why, remedy = _of_security(connection, error)
+    elif is_advertised:
+        remedy = "a broker advertises that address: reach it from here, or change the broker's advertised.listeners"
+    if why:
+        text = f"{why}: {remedy}"
     elif any(isinstance(one, IncompleteReadError | ConnectionResetError | BrokenPipeError) for one in errors):
         text = f"the broker has closed the connection without a word: {_asking(protocol)}"
-    elif isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
-        text = f"UnsupportedSaslMechanismError: the broker does not offer {connection._sasl_mechanism} there"
-    elif isinstance(error, kafka_errors.IllegalSaslStateError):
-        text = f"IllegalSaslStateError: the broker asks for no login: {_asking(protocol)}"
-    is_refusal = bool(alert) or not isinstance(error, KNOWN) or any(isinstance(one, REFUSED) for one in errors)
+    elif remedy:
+        text = f"{text}: {remedy}"
+    is_alert = any(isinstance(one, ssl.SSLError) and "ALERT" in str(one.reason) for one in errors)
+    is_refusal = is_alert or not isinstance(error, KNOWN) or any(isinstance(one, REFUSED) for one in errors)
     return Failure(f"{connection.host}:{connection.port}: {text}", is_refusal)
+
+
+def _of_network(error: Exception) -> tuple[str, str]:
+    """What is wrong on the way to a port, and what to change; or two empty texts."""
+    text, remedy = text_of(error), "correct bootstrap_servers"
+    if isinstance(error, socket.gaierror):
+        return f"no host has this name ({text})", f"{remedy}, or have the name resolved here"
+    if isinstance(error, TimeoutError) and error.errno is None:
+        return "no answer in time", f"{remedy}, or {_OPEN}"
+    # Of a name with several addresses asyncio tells all that it has tried in one error without a number.
+    numbers = {error.errno} if isinstance(error, OSError) and error.errno else {*map(int, _ERRNO.findall(text))}
+    if errno.ECONNREFUSED in numbers and numbers <= {errno.ECONNREFUSED, *_NO_FAMILY}:
+        return f"nobody listens there ({text})", f"start the broker, or {remedy}"
+    if numbers and numbers <= _NO_WAY:
+        return f"there is no way to it ({text})", f"{remedy}, or {_OPEN}"
+    return "", ""
+
+
+def _of_security(connection: AIOKafkaConnection, error: Exception) -> tuple[str, str]:
+    """What is wrong with TLS or the login, and what to change. Without the former the error says it itself."""
+    mechanism = connection._sasl_mechanism
+    for one in (error, error.__cause__):
+        if isinstance(one, ssl.SSLCertVerificationError):
+            why = f"the broker's certificate is refused ({one.verify_message})"
+            return why, _OF_CERTIFICATES.get(
+                one.verify_code, "have it issued for this host by an authority of ssl_cafile"
+            )
+        if isinstance(one, ssl.SSLError):
+            reason = str(one.reason)
+            if "ALERT" in reason and ("CERTIFICATE" in reason or "UNKNOWN_CA" in reason):
+                refused = "the broker wants a certificate of the client's, or refuses the one of ssl_certfile"
+                return str(one), f"{refused}; set ssl_certfile and ssl_keyfile to one that it accepts"
+            if "PROTOCOL_VERSION" in reason:
+                return str(one), "have the broker speak TLS 1.2 or newer"
+            if reason in _NO_TLS:
+                return f"what answers there speaks no TLS ({reason})", _asking(connection._security_protocol)
+    if isinstance(error, kafka_errors.UnsupportedSaslMechanismError):
+        why = f"UnsupportedSaslMechanismError: the broker does not offer {mechanism} there"
+        return why, "set sasl_mechanism to one that it offers"
+    if isinstance(error, kafka_errors.IllegalSaslStateError):
+        return "IllegalSaslStateError: the broker asks for no login", _asking(connection._security_protocol)
+    if isinstance(error, kafka_errors.SaslAuthenticationFailed):
+        by_token = "have sasl_oauth_token_provider give a token that the broker accepts"
+        by_name = "correct sasl_plain_username and sasl_plain_password"
+        return "", by_token if mechanism == "OAUTHBEARER" else by_name if mechanism != "GSSAPI" else ""
+    return "", ""
 
 
 def _noting_why(connect: Any) -> Any:
@@ -114,7 +190,7 @@ def _noting_why(connect: Any) -> Any:
         try:
             made = await connect(self)
         except Exception as error:
-            failure = _failure(self, error)
+            failure = _failure(self, error, is_advertised=client is not None)
             if problem:
                 failure = failure._replace(text=f"{failure.text}; {problem}")
             if client is not None:

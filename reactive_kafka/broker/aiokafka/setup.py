@@ -6,6 +6,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import aiokafka
@@ -86,8 +87,24 @@ COORDINATOR_MOVED = (
 logging.getLogger("aiokafka.conn").addFilter(lambda record: "Sasl" not in record.getMessage())
 
 
+TOLD_BY_US = (
+    *('Unable connect to "', "Unable connect to node", 'Unable to request metadata from "'),
+    *("Unable to request metadata from node", "Unable to update metadata from"),
+    *("Topic %s not found in cluster metadata", "Topic %s is not available during auto-create"),
+    *("Topic %s is not authorized for this client", "Not authorized to read from topic"),
+    *("Group Coordinator Request failed", "Marking the coordinator dead", "Error sending %s to node"),
+    *("Failed fetch messages from", "Failed fetch offsets from"),
+)
+"""How lines begin that say less than our own events, which tell of brokers and topics that are away, and why."""
+is_ours: ContextVar[bool] = ContextVar("is_ours", default=False)
+"""Set where a client of ours starts, and kept by the tasks that it starts; an application may have others."""
+
+
 class QuietFilter(logging.Filter):
-    """Passes one warning a second from each place in the client's code: in an outage it logs each attempt."""
+    """Passes one warning a second from each place in the client's code: in an outage it logs each attempt.
+
+    What our own events tell is a matter of debugging.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -96,6 +113,9 @@ class QuietFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING:
             return True
+        if is_ours.get() and str(record.msg).startswith(TOLD_BY_US):
+            record.levelno, record.levelname = logging.DEBUG, "DEBUG"
+            return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
         place, now = (record.pathname, record.lineno), time.monotonic()
         if now - self._passed_at.get(place, -1.0) < 1.0:
             return False
