@@ -177,6 +177,7 @@ class App(Declarations):
             exit_on_failure: Also exit, with 1, when a channel has failed; the others are drained first.
 
         Raises:
+            RuntimeError: An event loop runs here already.
             SystemExit: 2 if the configuration is wrong (the report is printed), 1 if the application failed, or the
                 one that a handler raised.
         """

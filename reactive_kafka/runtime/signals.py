@@ -43,8 +43,14 @@ def run_as_process(
     """Run an application until SIGINT, SIGTERM or SIGHUP, a failure, or a handler's SystemExit.
 
     *make* makes the run that *start* starts, on the loop: a signal may come while it is starting. An exit code other
-    than 0 is raised as a SystemExit.
+    than 0 is raised as a SystemExit. RuntimeError: a loop runs in this thread already.
     """
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # as it should be
+        pass
+    else:
+        raise RuntimeError("app.run() has a loop of its own; where one runs already, use `async with app: ...`")
 
     async def main() -> Run:
         run = make()

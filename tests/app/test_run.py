@@ -417,3 +417,10 @@ async def test_a_log_handler_that_raises_does_not_keep_an_application_from_its_e
     finally:
         loop.set_task_factory(None)
         await broker.close()
+
+
+async def test_run_where_a_loop_runs_already_says_what_to_use_instead() -> None:
+    app = App({"incoming": {"orders": {"group_id": "billing"}}, "http": {"enabled": False}})
+    with pytest.raises(RuntimeError, match="where one runs already, use `async with app"):
+        app.run()
+    assert not app.facts().started
