@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
 from collections.abc import Mapping
@@ -26,7 +25,7 @@ from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Guard, Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
-from reactive_kafka.observe.logs import LogObserver, configure_logging
+from reactive_kafka.observe.logs import LogObserver, configure_logging, is_logging_configured
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.runtime.run import Run
 from reactive_kafka.runtime.signals import run_as_process
@@ -181,7 +180,7 @@ class App(Declarations):
             SystemExit: 2 if the configuration is wrong (the report is printed), 1 if the application failed, or the
                 one that a handler raised.
         """
-        if not logging.getLogger().handlers:
+        if not is_logging_configured():
             configure_logging("text")
         try:
             self.plan  # noqa: B018  # problems are reported before anything starts

@@ -58,7 +58,7 @@ def make_screen() -> Screen:
 
 def _is_news(record: logging.LogRecord) -> bool:
     """All but that nothing is committed yet: in the demo's new groups nothing can be."""
-    return getattr(record, "event", None) != "OffsetReset"
+    return getattr(record, "event_type", None) != "OffsetReset"
 
 
 def rows(facts: AppFacts, health: Health) -> list[Row]:

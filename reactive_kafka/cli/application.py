@@ -14,13 +14,13 @@ import click
 from reactive_kafka.cli import options
 from reactive_kafka.cli.errors import WrongUsage
 from reactive_kafka.cli.finding import load_app
+from reactive_kafka.cli.logs import LogOptions
 from reactive_kafka.cli.spark_progress import bottom_of_the_terminal, show_spark
 from reactive_kafka.config.dump import dump, spark_table
 from reactive_kafka.config.load import toml_of_quarkus
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.formats.wanted import name_of
 from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
-from reactive_kafka.observe.logs import configure_logging
 from reactive_kafka.spark.batches.function import SparkFunction
 
 COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")  # in the channel's first line
@@ -37,11 +37,26 @@ FOR_HANDLERS = ("batch_max_records", "batch_max_wait", "concurrency", "value_des
 @click.option(
     "--log-format",
     type=click.Choice(["text", "json"]),
-    default="text",
-    show_default=True,
     envvar="REACTIVE_KAFKA_LOG_FORMAT",
     show_envvar=True,
-    help="Format of the log lines on stderr.",
+    help="Format of the log lines on stderr. Takes the place of what the application has configured. If neither is "
+    "given: text.",
+)
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error", "critical"], case_sensitive=False),
+    envvar="REACTIVE_KAFKA_LOG_LEVEL",
+    show_envvar=True,
+    metavar="LEVEL",
+    help="Level of the root logger: debug, info, warning, error or critical. Default: the application's, or info.",
+)
+@click.option(
+    "--log-config",
+    type=click.Path(path_type=Path, dir_okay=False, exists=True),
+    envvar="REACTIVE_KAFKA_LOG_CONFIG",
+    show_envvar=True,
+    metavar="FILE",
+    help="Configure logging with the tables of logging.config.dictConfig in this file (.toml, .yaml, .json).",
 )
 @click.option(
     "--exit-on-failure",
@@ -58,7 +73,9 @@ def run(
     target: str,
     config: tuple[Path, ...] | None,
     port: int | None,
-    log_format: Literal["text", "json"],
+    log_format: Literal["text", "json"] | None,
+    log_level: str | None,
+    log_config: Path | None,
     exit_on_failure: bool,
     app_dir: Path,
     workers: int | None,
@@ -81,9 +98,10 @@ def run(
         raise click.UsageError("--workers is not supported yet: start the command once for each process")
     if reload:
         raise click.UsageError("--reload is not supported yet")
-    with bottom_of_the_terminal() if log_format == "text" else nullcontext() as bottom:
-        configure_logging(log_format)
+    logs = LogOptions(log_format, log_level, log_config)
+    with bottom_of_the_terminal() if log_format != "json" else nullcontext() as bottom:
         app = load_app(target, app_dir)
+        logs.apply()
         app.configure(config, overrides=None if port is None else {"http": {"port": port}})
         if bottom is not None:
             show_spark(app, bottom)

@@ -45,18 +45,25 @@ def read_file(path: Path, environ: Mapping[str, str]) -> Layer:
     """
     if path.suffix.lower() == PROPERTIES:
         return read_properties(path, environ)[0].layer
+    data, lines = read_tables(path, "[kafka]", others=(PROPERTIES,))
+    return of_mapping(str(path), data, lambda key_path: line_of(lines, key_path))
+
+
+def read_tables(path: Path, example: str, *, others: tuple[str, ...] = ()) -> tuple[Mapping[str, Any], Lines]:
+    """What a TOML, YAML or JSON file says, and the lines of its keys. *example* is a table that it could have.
+
+    Raises as :func:`read_file`; *others* are the endings of files that are read elsewhere.
+    """
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
-        raise ConfigError(
-            f"{path}: unknown kind of file; expected one that ends in {', '.join((*_PARSERS, PROPERTIES))}"
-        )
+        raise ConfigError(f"{path}: unknown kind of file; expected one that ends in {', '.join((*_PARSERS, *others))}")
     data, lines = parse(str(path), _text_of(path))
     twice = {".".join(key): at for key, at in lines.items() if at[1:] and parse is not _parse_toml}
     if twice:  # the parsers of YAML and JSON would silently take the last; in TOML it is a list of tables
         raise ConfigError(*(f"{path}, line {at[1]}: {key} stands in line {at[0]} too" for key, at in twice.items()))
     if not isinstance(data, Mapping):
-        raise ConfigError(f"{path}: expected tables such as [kafka] at the top, not {type(data).__name__}")
-    return of_mapping(str(path), data, lambda key_path: line_of(lines, key_path))
+        raise ConfigError(f"{path}: expected tables such as {example} at the top, not {type(data).__name__}")
+    return data, lines
 
 
 def read_properties(path: Path, environ: Mapping[str, str]) -> tuple[Meant, tuple[str, ...]]:

@@ -26,8 +26,11 @@ from reactive_kafka.records import TopicPartition
 
 LONGEST_TOGETHER = 4000  # characters of a line that names many offsets; the reason comes last and is what is cut
 PARTITIONS_NAMED = 20  # of a set of partitions in a line's fields
+EVENT = "event_type"
+"""The field with the name of the event. structlog keeps a line's text in ``event``, where a field would replace it."""
 NOISY_LIBRARIES = ("aiokafka", "py4j", "uvicorn")  # they log every attempt during an outage
 
+LOGGER = logging.getLogger("reactive_kafka")
 _LEVELS: dict[Level, int] = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
@@ -53,7 +56,7 @@ class LogObserver:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, logger: logging.Logger | None = None) -> None:
         self._clock = clock
-        self._logger = logger or logging.getLogger("reactive_kafka")
+        self._logger = logger or LOGGER
         self._repeats = Allowance()
         self._tracebacks = Allowance()
         self._failures = Allowance(BURST)
@@ -139,7 +142,7 @@ class LogObserver:
     def _log(self, event: Event, text: str, extra: dict[str, Any], now: float) -> None:
         level = _LEVELS[event.loudness()]
         if self._logger.isEnabledFor(level):
-            extra = {"event": type(event).__name__, **_fields(event), **extra}
+            extra = {EVENT: type(event).__name__, **_fields(event), **extra}
             self._logger.log(level, "%s", text, extra=extra, exc_info=self._traceback_of(event, now))
 
     def _traceback_of(self, event: Event, now: float) -> BaseException | None:
@@ -168,6 +171,11 @@ def _leads_to(held: Event, event: Event) -> bool:
 
 def _with_subject(event: Event, text: str) -> str:
     return f"{subject}: {text}" if (subject := event.subject()) else text
+
+
+def is_logging_configured() -> bool:
+    """Whether somebody has said where our lines go: at the root logger, or at ours."""
+    return LOGGER.hasHandlers()
 
 
 def configure_logging(

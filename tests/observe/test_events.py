@@ -29,7 +29,8 @@ def events_of(*modules: ModuleType) -> list[type[Event]]:
 
 
 EVENTS = events_of(events)
-RESERVED = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "event", "suppressed", "time", "logger"}
+RESERVED = vars(logging.makeLogRecord({})).keys() | {"message", "asctime", "event_type", "suppressed"}
+RESERVED |= {"time", "logger", "event", "level", "timestamp", "key"}  # ours in JSON, and structlog's
 
 
 class RecordingObserver:

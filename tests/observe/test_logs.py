@@ -113,9 +113,9 @@ def test_an_event_is_a_line_with_its_fields_at_its_level(bench: Bench) -> None:
     (record,) = bench.sink.records
     assert record.getMessage() == "orders: orders-0 offset 17 was nacked and ignored: ValueError: no amount"
     assert record.levelno == logging.WARNING
-    found = {name: vars(record)[name] for name in ("event", "channel", "topic", "partition", "offset", "reason")}
+    found = {name: vars(record)[name] for name in ("event_type", "channel", "topic", "partition", "offset", "reason")}
     assert found == {
-        "event": "RecordIgnored",
+        "event_type": "RecordIgnored",
         "channel": "orders",
         "topic": "orders",
         "partition": 0,
@@ -268,7 +268,7 @@ def test_what_a_record_went_through_comes_before_what_became_of_it(bench: Bench)
     bench.observer.on(
         RecordDeadLettered(channel="orders", partition=ORDERS_0, offset=2, to="dead", reason="ValueError: no amount")
     )
-    assert [(vars(line)["event"], vars(line)["offset"]) for line in bench.sink.records] == [
+    assert [(vars(line)["event_type"], vars(line)["offset"]) for line in bench.sink.records] == [
         ("HandlerRetried", 1), ("HandlerRetried", 7), ("HandlerRetried", 2), ("RecordDeadLettered", 2),
     ]  # fmt: skip
 
@@ -287,7 +287,7 @@ def test_failures_held_back_come_before_what_happened_after_them(bench: Bench, e
         bench.observer.on(failing(offset))
     bench.observer.on(event)
     assert named(bench.sink.messages[:-1]) == list(range(BURST + 5))
-    assert vars(bench.sink.records[-1])["event"] == type(event).__name__
+    assert vars(bench.sink.records[-1])["event_type"] == type(event).__name__
 
 
 def test_kinds_of_failures_that_may_have_a_whole_burst_again_are_forgotten() -> None:
@@ -306,7 +306,7 @@ def test_what_was_held_back_of_a_channel_comes_before_the_lines_that_it_led_to(b
     bench.observer.on(ChannelStateChanged(channel="orders", old="draining", new="stopped"))
     bench.observer.close()
     assert [
-        (vars(line)["event"], vars(line)["channel"], vars(line).get("suppressed")) for line in bench.sink.records
+        (vars(line)["event_type"], vars(line)["channel"], vars(line).get("suppressed")) for line in bench.sink.records
     ] == [
         ("CommitFailed", "orders", None),
         ("CommitFailed", "invoices", None),
@@ -377,7 +377,7 @@ def test_json_lines_hold_every_field_and_survive_any_text(root: logging.Logger) 
     except ValueError:
         logging.getLogger("user").exception("it\nfailed", extra={"order": 7, "level": "mine"})
     first, second = map(json.loads, stream.getvalue().splitlines())
-    assert (first["level"], first["logger"], first["event"]) == ("WARNING", "reactive_kafka", "RecordIgnored")
+    assert (first["level"], first["logger"], first["event_type"]) == ("WARNING", "reactive_kafka", "RecordIgnored")
     assert first["offset"] == 17
     assert first["reason"] == r"a\nb\u2028\udc80"
     assert (second["level"], second["message"], second["order"]) == ("ERROR", "it\nfailed", 7)
