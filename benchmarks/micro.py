@@ -105,7 +105,8 @@ async def dispatch(*, wants_message: bool) -> None:
     host: Any = None  # asked only about failures
     lanes = Lanes(shared=False)
     setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None, NoHook("orders"))
-    dispatcher, worker = Dispatcher(setup, invocation, host), Worker()
+    dispatcher = Dispatcher(setup, invocation, host)
+    worker = Worker(dispatcher)
     worker.follow("take")
     tracker = OffsetTracker(PARTITION, 0)
     lane = Lane(tracker)
@@ -123,7 +124,8 @@ async def dispatch_by_key(keys: int) -> None:
     host: Any = None  # asked only about failures
     lanes = Lanes(shared=False, key_of=attrgetter("key"))
     setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None, NoHook("orders"))
-    dispatcher, worker = Dispatcher(setup, invocation, host), Worker()
+    dispatcher = Dispatcher(setup, invocation, host)
+    worker = Worker(dispatcher)
     worker.follow("take")
     tracker = OffsetTracker(PARTITION, 0)
     lane = lanes.new(tracker)

@@ -5,6 +5,7 @@ from reactive_kafka.channel.channel import Channel
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, TransactionalStore
 from reactive_kafka.commit.strategy import CommitStrategy, Progress
 from reactive_kafka.config.schema import IncomingSettings, Settings
+from reactive_kafka.delivery.current import current_batch, current_message
 from reactive_kafka.errors import (
     BrokerError,
     BufferFullError,
@@ -48,5 +49,5 @@ __all__ = [
     "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError",
     "ReplyTimeoutError", "Router", "SchemaAwayError", "Sending", "Settings", "Skip", "SparkBatch", "SparkRange", "Stop",
     "StoreAwayError", "TopicPartition", "TransactionAbortedError", "TransactionalStore", "TransientBrokerError",
-    "Write",
+    "Write", "current_batch", "current_message",
 ]  # fmt: skip

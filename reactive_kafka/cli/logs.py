@@ -13,6 +13,7 @@ import click
 from reactive_kafka.config.read import read_tables
 from reactive_kafka.config.scan import line_of
 from reactive_kafka.config.values import did_you_mean
+from reactive_kafka.delivery.current import fields_of_call
 from reactive_kafka.errors import ConfigError, describe
 from reactive_kafka.observe.logs import LOGGER, configure_logging, is_logging_configured
 
@@ -43,7 +44,8 @@ class LogOptions:
         if self._file is not None:
             self._apply_file(self._file)
         elif self._style is not None or not is_logging_configured():
-            configure_logging(self._style or "text", logging.INFO if self._level is None else self._level)
+            level = logging.INFO if self._level is None else self._level
+            configure_logging(self._style or "text", level, about=fields_of_call)
         if self._level is not None:
             logging.getLogger().setLevel(self._level)
 

@@ -13,6 +13,7 @@ from reactive_kafka.delivery.workers import Worker, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure.retries import after_attempt
 from reactive_kafka.formats import SchemaMissing
+from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.message import Batch, Message, new_message
 
@@ -28,6 +29,8 @@ class RetryingPool(WorkerPool):
         self._invocation = invocation
         self._keeps = setup.settings.on_poison == "dead-letter-queue"
         self._settles_first = invocation.ack in ("pre", "none")
+        if invocation.is_blocking:
+            self.tell_calls()  # a thread may outlive its call
 
     async def _call_handler(self, worker: Worker, messages: list[Message[Any]]) -> None:
         raise NotImplementedError
@@ -89,14 +92,17 @@ class RetryingPool(WorkerPool):
             failed = again
         return failed
 
+    def payload_of(self, record: RawRecord) -> Any:
+        decode = self._invocation.decode
+        if self._invocation.decode_record is not None and record.headers:
+            return self._invocation.decode_record(record)
+        return record.value if decode is None else decode(record.value)
+
     def _decoded(self, message: Message[Any]) -> BaseException | None:
         """Decode a message whose schema was still to come; why that is not possible."""
-        decode, refusal, record = self._invocation.decode, self._invocation.refusal, message.record
+        refusal = self._invocation.refusal
         try:
-            if self._invocation.decode_record is not None and record.headers:
-                message.payload = self._invocation.decode_record(record)
-            else:
-                message.payload = record.value if decode is None else decode(record.value)
+            message.payload = self.payload_of(message.record)
         except BaseException as error:
             return error
         return DecodeError(refusal) if message.payload is None and refusal is not None else None
@@ -226,7 +232,7 @@ class BatchDispatcher(RetryingPool):
                 worker.blocked_on.append(self._channel.nack(message, error))
         if messages:
             worker.messages = messages
-            messages = self._not_stored(messages)
+            messages = worker.messages = self._not_stored(messages)
             failed = await self._attempt(worker, messages) if messages else None
             if failed is not None:
                 await self._fail(worker, messages, failed)

@@ -173,6 +173,7 @@ class Isolation:
         self._is_ending = is_ending  # whether every task is being cancelled, before the workers are closed
         self._in_tasks = False  # a call gets a task of its own, too: a handler leaves its task cancelled
         self.in_contexts = False  # each call gets a context of its own: a handler sets context variables
+        self._tells = False  # that context says what the call has: a handler's task or thread has asked
         self.is_closed = False  # no work will come any more; who cancels a worker from now on is the application
 
     @property
@@ -182,10 +183,14 @@ class Isolation:
     def apart(self, worker: Worker, call: Call) -> Call:
         """*call* as this worker makes it: as it is, until a handler has left something for those after it."""
         if self._in_tasks:
-            return lambda argument: in_task(call, argument, worker.fresh_context())
+            return lambda argument: in_task(call, argument, worker.fresh_context(tells=True))
         if self.in_contexts:
-            return lambda argument: in_context(call, argument, worker.fresh_context())
+            return lambda argument: in_context(call, argument, worker.fresh_context(tells=self._tells))
         return call
+
+    def tell_calls(self) -> None:
+        """Give each call from now on a context of its own that says what it has."""
+        self.in_contexts = self._tells = True
 
     async def call_returned(self, worker: Worker) -> None:
         """A call has returned, and may have left something.

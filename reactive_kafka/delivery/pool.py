@@ -64,7 +64,7 @@ class WorkerPool(Workers):
 
     def _start_worker(self) -> None:
         async def run() -> None:
-            worker = Worker(keeps_apart=self._isolation.in_contexts)
+            worker = Worker(self, keeps_apart=self._isolation.in_contexts)
             await in_context(self._work, worker, worker.context)
 
         self._spawn(run, f"worker {next(self._names)} of {self._settings.name}")
@@ -161,6 +161,9 @@ class WorkerPool(Workers):
             elif tracker.is_open(index):
                 tracker.unstart(index)
                 lanes[id(tracker)].put_back(message.record, index)
+
+    def tell_calls(self) -> None:
+        self._isolation.tell_calls()
 
     def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
         if self._lanes.shared:

@@ -12,6 +12,7 @@ from typing import Any
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.current import CALL, WORKER, Call, LazyMessage
 from reactive_kafka.delivery.lane import Lane, Part
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.states import (
@@ -39,17 +40,18 @@ class Worker:
     """
 
     __slots__ = (
-        "blocked_on", "clean", "context", "first", "index", "is_spent", "lanes", "messages", "piece", "place", "record",
-        "replacement", "state", "strays", "task", "wait",
+        "blocked_on", "clean", "context", "first", "index", "is_spent", "lanes", "messages", "piece", "place", "pool",
+        "record", "replacement", "state", "strays", "task", "wait",
     )  # fmt: skip
 
-    def __init__(self, *, keeps_apart: bool = False) -> None:
+    def __init__(self, pool: Workers, *, keeps_apart: bool = False) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  # for the type checker
         self.task: asyncio.Task[Any] = task
+        WORKER.set(self)  # for those whom its handlers call; in the context of its own task
         self.context: Context = copy_context()
         self.clean = self.context if keeps_apart else self.context.copy()  # what handlers find; one may have changed it
-        self.state = WorkerState.IDLE
+        self.pool, self.state = pool, WorkerState.IDLE
         self.lanes: Sequence[Part] = ()  # those that it holds; empty also once they were released for it
         self.piece: Sequence[RawRecord] = ()  # what it reads from a lane that it has to itself
         self.first = 0  # the arrival number of that piece's first record
@@ -105,6 +107,20 @@ class Worker:
             return False
         return bool(self.messages) or self.index == index or tracker.run_at == index
 
+    def call(self) -> Call | None:
+        """What its handler has; None between two calls, and where it was abandoned."""
+        if self.messages:
+            return Call(self, self.messages, is_batch=self.pool.takes_batches)
+        if not self.lanes or self.pool.takes_batches:
+            return None
+        tracker, record, index = self.lanes[0].tracker, self.record, self.index
+        if record is None:  # it reads a piece
+            index = tracker.run_at if tracker.run_at >= 0 else self.lanes[0].partition_lane.taken
+            if not 0 <= (at := index - self.first) < len(self.piece):
+                return None
+            record = self.piece[at]
+        return Call(self, (LazyMessage(self.pool.payload_of, record, tracker, index),), is_batch=False)
+
     def messages_of(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """The unsettled messages of its call, if this record is among them: one, or its whole batch."""
         if not self.lanes:
@@ -140,9 +156,12 @@ class Worker:
         while self.is_cancelled:
             self.task.uncancel()
 
-    def fresh_context(self) -> Context:
-        """A context for one call, without what other calls have set."""
-        return (self.clean if self.is_spent else self.context).copy()
+    def fresh_context(self, *, tells: bool) -> Context:
+        """A context for one call, without what other calls have set; *tells*: it says what that call has."""
+        context = (self.clean if self.is_spent else self.context).copy()
+        if tells:
+            context.run(CALL.set, self.call())
+        return context
 
 
 class ReturnedUnsettled:
@@ -244,6 +263,13 @@ class Workers:
 
     def abandon(self, lane: Lane) -> None:
         """Stop counting workers still busy with this lane; replacements may start."""
+
+    def payload_of(self, record: RawRecord) -> Any:
+        """What its handler gets of a record. Raises as the decoder does."""
+        return record.value
+
+    def tell_calls(self) -> None:
+        """Give each call from now on a context of its own that says what it has."""
 
     def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
         """A nack is being carried out: hold its lane until *verdict*, even if the handler returns before."""

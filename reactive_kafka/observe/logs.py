@@ -7,7 +7,7 @@ import logging
 import math
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,6 +31,7 @@ EVENT = "event_type"
 NOISY_LIBRARIES = ("aiokafka", "py4j", "uvicorn")  # they log every attempt during an outage
 
 LOGGER = logging.getLogger("reactive_kafka")
+_NOT_THE_APPLICATIONS = (*NOISY_LIBRARIES, "reactive_kafka", "asyncio")
 _LEVELS: dict[Level, int] = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
@@ -179,16 +180,20 @@ def is_logging_configured() -> bool:
 
 
 def configure_logging(
-    style: Literal["text", "json"] = "text", level: int = logging.INFO, stream: TextIO | None = None
+    style: Literal["text", "json"] = "text",
+    level: int = logging.INFO,
+    stream: TextIO | None = None,
+    about: Callable[[], Mapping[str, Any]] = dict,
 ) -> None:
     """Log to *stream* (default: stderr), replacing the root logger's handlers. Only the owner of a process calls it.
 
-    ``json`` writes one object per line: time, level, logger, message, an exception's traceback, and every field.
+    ``json`` writes one object per line: time, level, logger, message, an exception's traceback, and every field; and
+    in the application's own lines what *about* says of where they were written.
     ``text`` writes one line per record, followed by the lines of a traceback, each marked with ``|``.
     A reader of stderr that stops reading stops nothing else: lines are held back, up to 1 MiB, and then dropped.
     """
     handler = Sink(stream or sys.stderr)
-    handler.setFormatter(_JsonFormatter() if style == "json" else _TextFormatter())
+    handler.setFormatter(_JsonFormatter(about) if style == "json" else _TextFormatter())
     handler.addFilter(_LibraryFilter())
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for library in NOISY_LIBRARIES:
@@ -252,6 +257,10 @@ class _TextFormatter(logging.Formatter):
 
 
 class _JsonFormatter(logging.Formatter):
+    def __init__(self, about: Callable[[], Mapping[str, Any]]) -> None:
+        super().__init__()
+        self._about = about
+
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": _time(record),
@@ -260,6 +269,8 @@ class _JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         line |= {name: value for name, value in vars(record).items() if name not in _STANDARD and name not in line}
+        if record.name.partition(".")[0] not in _NOT_THE_APPLICATIONS:
+            line = {**self._about(), **line}
         if traceback := _traceback(self, record):
             line["exception"] = "\n".join(traceback)
         return json.dumps(line, default=str)

@@ -8,7 +8,7 @@ from asyncio import Future
 from reactive_kafka.delivery.calls import Isolation
 from reactive_kafka.delivery.places import Places
 from reactive_kafka.delivery.states import WorkerState
-from reactive_kafka.delivery.workers import Worker
+from reactive_kafka.delivery.workers import Worker, Workers
 
 
 class Rig:
@@ -29,7 +29,7 @@ class Rig:
     def busy(self) -> Worker:
         """A worker that was started and has taken a lane."""
         self.places.start()
-        worker = Worker()
+        worker = Worker(Workers())
         worker.follow("take")
         return worker
 
@@ -78,7 +78,7 @@ async def test_an_idle_worker_ends_for_one_that_goes_on() -> None:
     first = rig.busy()
     task, awaited = await rig.parked(first)
     rig.places.start()
-    idle = Worker()
+    idle = Worker(Workers())
     resting = asyncio.ensure_future(rig.places.rest(idle))
     await asyncio.sleep(0)
     awaited.set_result(True)

@@ -38,6 +38,10 @@ class Invoice:
     order: int
 
 
+assert_type(rk.current_message(), Message[Any] | None)
+assert_type(rk.current_batch(), Batch[Any] | None)
+
+
 EventNames = tuple[str, str, str, str | None, datetime | None]
 rk.CloudEvent({"id": 1}, type="order", source="/shop", time=datetime.now(UTC), extensions={"tenant": "a"})
 
