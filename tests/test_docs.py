@@ -31,7 +31,7 @@ from reactive_kafka.config.keys import INCOMING, PLAIN_SECTIONS
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.observe.catalogue import CATALOGUE
-from reactive_kafka.testing import TestApp
+from reactive_kafka.testing import TestApp, run_in_virtual_time
 from tests import pages
 from tests.faults.driver import free_port
 from tests.faults.strategies import STRATEGIES, Strategy
@@ -89,7 +89,9 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
             app.configure()  # every handler fits the page's configuration
         tests = [test for its_name, test in vars(module).items() if its_name.startswith("test_")]
         for test in tests:
-            if inspect.iscoroutinefunction(test):
+            if "virtual_time" in [mark.name for mark in getattr(test, "pytestmark", ())]:
+                run_in_virtual_time(lambda clock, test=test: test())
+            elif inspect.iscoroutinefunction(test):
                 asyncio.run(test())
             else:
                 test()
