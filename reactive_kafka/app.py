@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,7 @@ class App(Declarations):
         self._stores: OpenStore | None = None
         self._settings: Settings | None = None
         self._spec: AppSpec | None = None
+        self._fit: Callable[[AppSpec], AppSpec] | None = None  # what tests do to the plan
         self._run: Run | None = None
         self._ended: str | None = None  # why the last run is over
 
@@ -101,7 +103,7 @@ class App(Declarations):
         for name in declared.emitters:
             _check_emitter(name, settings)
         check_extras(spec, settings, spark=self._spark_engine is None, stores=self._stores is None)
-        self._settings, self._spec = settings, spec
+        self._settings, self._spec = settings, spec if self._fit is None else self._fit(spec)
         return settings
 
     async def start(self) -> None:
@@ -130,6 +132,7 @@ class App(Declarations):
             open_store=self._stores,
             exit_on_failure=exit_on_failure,
             emitters=frozenset(self.declared.emitters),
+            tells_settings=self._fit is None,
         )
         for emitter in chain.from_iterable(self.declared.emitters.values()):
             emitter.forget()
@@ -239,6 +242,37 @@ class App(Declarations):
             raise ChannelClosedError(f"outgoing channel {name!r} is made when all on_start hooks have returned")
         home, found = run.channels.home, run.channels.outgoing.get(name)
         return found or home.call(partial(run.channels.sending, name), _has_stopped), home
+
+    @contextmanager
+    def _staged(
+        self,
+        *,
+        connector: Connector | None,
+        clock: Clock,
+        observer: Observer,
+        fit: Callable[[AppSpec], AppSpec],
+        source: Where = None,
+    ) -> Iterator[Mapping[str, Any] | None]:
+        """Run on what a test has, until the context ends: then everything is what it was, and is read anew.
+
+        Args:
+            fit: Is given the plan each time it is made, and returns the one that runs. What is odd about the
+                configuration is not told meanwhile: a test has changed some of it, and uses a part.
+
+        Yields:
+            The application's own overrides.
+        """
+        names = ("_source", "_overrides", "_connector", "_clock", "_observer", "_fit")
+        before = {name: getattr(self, name) for name in names}
+        self._connector, self._clock, self._fit = connector, clock, fit
+        self._observer = Observers([self._observer, observer])
+        if source is not None:
+            self._source = source
+        try:
+            yield self._overrides
+        finally:
+            vars(self).update(before)
+            self._settings = self._spec = None
 
     def facts(self) -> AppFacts:
         """What is known about the application now."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
 from contextvars import copy_context
 from functools import partial
@@ -79,12 +80,9 @@ class Run:
                 self._supervisor.cancel()
             await asyncio.wait([self._supervisor])
             raise
-        for warning in (*self._spec.settings.warnings, *self._spec.app.warnings):
-            self._log.call(logger.warning, warning)
-        for name in self._spec.app.unfed:
-            if name not in self._spec.emitters:
-                text = "nothing feeds outgoing channel %r: no @app.outgoing or app.emitter() names it"
-                self._log.call(logger.warning, text, name)
+        if self._spec.tells_settings:
+            for text in _oddities(self._spec):
+                self._log.call(logger.warning, "%s", text)
         for name, channel in self._spec.app.incoming.items():
             if not channel.has_handler:
                 text = "channel %r has no handler; it starts when app.channel(%r) is iterated"
@@ -257,3 +255,12 @@ async def _close(connector: Connector) -> None:
     error = await outcome_of(connector.close, "close the connector", CLOSED_S)
     if error is not None:
         raise error
+
+
+def _oddities(spec: RunSpec) -> Iterator[str]:
+    """What the configuration may say, and hardly means."""
+    yield from spec.settings.warnings
+    yield from spec.app.warnings
+    for name in spec.app.unfed:
+        if name not in spec.emitters:
+            yield f"nothing feeds outgoing channel {name!r}: no @app.outgoing or app.emitter() names it"

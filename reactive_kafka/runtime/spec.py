@@ -43,6 +43,7 @@ class RunSpec:
     spark: SparkEngine | None = None
     open_store: OpenStore | None = None  # None: checkpoint stores are opened by their URLs
     emitters: Collection[str] = ()  # the outgoing channels that app.emitter() was asked for
+    tells_settings: bool = True  # what is odd about the configuration is told at the start
     exit_on_failure: bool = False  # the first channel that fails, and does not restart by itself, ends the run with 1
 
 

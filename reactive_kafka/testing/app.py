@@ -4,30 +4,26 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import AsyncExitStack
 from typing import Any
 
 from reactive_kafka.app import App
 from reactive_kafka.broker.client import Written
 from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.broker.memory.rules import MemoryRecord
-from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
+from reactive_kafka.config.load import Where
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.errors import BrokerError, CommitStrategyError
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.testing.clock import NOVEMBER_2023, VirtualTimeLoop
+from reactive_kafka.testing.cluster import Cluster, InMemory
+from reactive_kafka.testing.settling import Causes, Settling
+from reactive_kafka.testing.spies import HandlerSpy, Spies
 from reactive_kafka.testing.values import written
 
-LOOK_S = 0.005
-_COMMITTING = ("throttled", "latest", "checkpoint")
 _WITHOUT_HTTP: Mapping[str, Any] = {"http": {"enabled": False}}
 _IN_MEMORY: Mapping[str, Any] = {"schema_registry": {"url": "memory://"}}
-
-
-class NotSettledError(AssertionError):
-    """What was sent is not settled and committed; the text says which records, and why as far as that is known."""
 
 
 class TestApp:
@@ -44,8 +40,9 @@ class TestApp:
 
     Args:
         app: The application; it can be run again afterwards.
+        config: Takes the place of the application's own configuration: a file, several, or tables.
         broker: To share one between several; None makes a new one.
-        overrides: Nested tables over the application's own configuration.
+        overrides: Nested tables over the configuration.
         start_timeout_s: How long the channels may take to get their partitions.
     """
 
@@ -55,57 +52,68 @@ class TestApp:
         self,
         app: App,
         *,
+        config: Where = None,
         broker: MemoryBroker | None = None,
         overrides: Mapping[str, Any] | None = None,
         start_timeout_s: float = 10.0,
     ) -> None:
         self.app = app
-        self._broker = broker
-        self._is_shared = broker is not None
+        self._config = config
+        self._memory = InMemory(broker, is_shared=True) if broker is not None else None
         self._overrides = overrides or {}
         self._start_timeout_s = start_timeout_s
-        self._before = app._connector, app._clock, app._overrides
+        self._spies = Spies()
+        self._stage = AsyncExitStack()
+        self._loop: asyncio.AbstractEventLoop | None = None  # that it runs on
 
     @property
     def broker(self) -> MemoryBroker:
         """The broker: topics, logs, groups, commits, and faults at will."""
-        if self._broker is None:
-            self._broker = MemoryBroker(_clock())  # not before: the clock is that of the loop
-        return self._broker
+        return self._in_memory().broker
+
+    def _in_memory(self) -> InMemory:
+        if self._memory is None:
+            self._memory = InMemory(MemoryBroker(_clock()), is_shared=False)  # not before: its clock is the loop's
+        return self._memory
+
+    @property
+    def _cluster(self) -> Cluster:
+        return self._in_memory()
 
     async def __aenter__(self) -> TestApp:
-        app = self.app
-        overrides = _merged(_merged(app._overrides or {}, self._overrides), _WITHOUT_HTTP)
-        if app.configure(overrides=overrides).schema_registry.url and "schema_registry" not in self._overrides:
-            app.configure(overrides=_merged(overrides, _IN_MEMORY))
-        app._connector, app._clock = self.broker.connector(), _clock()
-        try:
+        self._loop = asyncio.get_running_loop()
+        app, cluster, causes = self.app, self._cluster, Causes()
+        self._settling = Settling(app, cluster, causes)
+        async with AsyncExitStack() as stack:
+            there = await cluster.overrides()
+            stack.push_async_callback(cluster.close)
+            clock, fit = _clock(), self._spies.put
+            stage = app._staged(connector=cluster.connector, clock=clock, observer=causes, fit=fit, source=self._config)
+            own = stack.enter_context(stage)
+            overrides = _merged(_merged(own or {}, self._overrides), _merged(_WITHOUT_HTTP, there))
+            if app.configure(overrides=overrides).schema_registry.url and "schema_registry" not in self._overrides:
+                app.configure(overrides=_merged(overrides, _IN_MEMORY))
+            await cluster.open(app)
+            stack.push_async_exit(self._stop)
             await app.start()
-            await _until(self._not_joined, self._start_timeout_s)
-        except BaseException:
-            await self._end(drain=False)
-            raise
+            await self._settling.joined(self._start_timeout_s)
+            self._stage = stack.pop_all()
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        await self._end(drain=kind is None)
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: Any) -> None:
+        await self._stage.__aexit__(kind, error, trace)
 
-    async def _not_joined(self) -> list[str]:
-        return [
-            f"channel {channel.name!r} has no partitions yet ({facts.broker_error or facts.state})"
-            for channel in self._running()
-            if not channel.is_ready and (facts := channel.facts()).state != "failed"
-        ]
+    async def _stop(self, kind: type[BaseException] | None, *_: object) -> None:
+        await self.app.stop(drain=kind is None)
 
-    async def _end(self, *, drain: bool) -> None:
-        try:
-            await self.app.stop(drain=drain)
-        finally:
-            app = self.app
-            app._connector, app._clock, app._overrides = self._before
-            app._settings = app._spec = None  # read anew, without what was for the test
-            if not self._is_shared:
-                await self.broker.close()
+    def handler(self, function: Callable[..., Any]) -> HandlerSpy:
+        """The spy on a handler, by its function: ``test.handler(invoice).calls`` are its calls, the oldest first.
+
+        Raises:
+            LookupError: It is no handler of the application, or the block has not begun. Functions on Spark and
+                sources have no spies.
+        """
+        return self._spies.of(function)
 
     async def send(
         self,
@@ -131,6 +139,7 @@ class TestApp:
             EncodeError: The value cannot be written in the channel's format.
             ValueError: The channel reads several topics: name one of them. Or it is a memory channel.
         """
+        self._check_loop()
         if channel_or_topic in self.app.settings.memory:
             how = f"send to it with app.emitter({channel_or_topic!r}), made before the application starts"
             raise ValueError(f"{channel_or_topic!r} is a memory channel, no topic: {how}")
@@ -138,24 +147,22 @@ class TestApp:
         topic = _topic_of(settings) if settings is not None else channel_or_topic
         key = key.encode() if isinstance(key, str) else key
         made = await written(self.app, channel_or_topic, topic, value, tuple(headers), _clock().wall())
-        return self.broker.produce(
-            topic,
-            made.value,
-            key=made.key if key is None else key,
-            headers=made.headers,
-            partition=partition,
-        )
+        record = RecordBytes(made.value, made.key if key is None else key, made.headers)
+        return await self._cluster.write(topic, record, partition)
 
-    async def settled(self, timeout: float = 5.0) -> None:
+    async def settled(self, timeout: float = 5.0, *, retries: bool = True) -> None:
         """Wait until everything sent to the running channels is settled and committed; no commit waits for its tick.
 
         Args:
-            timeout: In seconds.
+            timeout: In seconds; as long as records wait in retry topics, the delays of these are added to it.
+            retries: Wait for delayed retries, too.
 
         Raises:
-            NotSettledError: A channel has failed, or something is not settled or not committed by then.
+            NotSettledError: A channel has failed, or something is not settled or not committed by then. ``__cause__``
+                is what its handler has raised.
         """
-        await _until(self._unsettled, timeout)
+        self._check_loop()
+        await self._settling.settled(timeout, retries=retries)
 
     def records(self, channel_or_topic: str) -> list[MemoryRecord]:
         """What a topic (or the topic of an outgoing channel) holds: partition by partition, oldest first.
@@ -163,9 +170,7 @@ class TestApp:
         Of transactions, only what is committed.
         """
         outgoing = self.app.settings.outgoing.get(channel_or_topic)
-        topic = outgoing.topic if outgoing is not None else channel_or_topic
-        partitions = (partition for partition in self._partitions() if partition.topic == topic)
-        return [record for partition in partitions for record in self.broker.committed_log(partition)]
+        return list(self._cluster.records(outgoing.topic if outgoing is not None else channel_or_topic))
 
     def committed(self, channel: str) -> dict[TopicPartition, int]:
         """partition -> what the channel's group has committed, of what it reads, where there is something.
@@ -175,58 +180,13 @@ class TestApp:
         Raises:
             KeyError: No such channel is configured.
         """
-        settings = self.app.settings.incoming[channel]
-        if settings.commit_strategy == "checkpoint":
-            facts = self.app.channel(channel).facts()
-            return {one.partition: one.committed for one in facts.partitions if one.committed is not None}
-        stored = {} if settings.group_id is None else self.broker.committed(settings.group_id)
-        includes = settings.subscription.includes
-        return {partition: kept.offset for partition, kept in stored.items() if includes(partition)}
+        return Settling(self.app, self._cluster, Causes()).committed(channel)
 
-    def _partitions(self) -> Iterator[TopicPartition]:
-        for topic, count in self.broker.topics().items():
-            yield from (TopicPartition(topic, number) for number in range(count))
-
-    def _running(self) -> list[Channel]:
-        channels = map(self.app.channel, self.app.settings.incoming)
-        return [channel for channel in channels if channel.is_started]
-
-    async def _unsettled(self) -> list[str]:
-        for channel in self._running():
-            with suppress(BrokerError):  # a test's own fault: the next look tries again
-                try:
-                    await channel.commit()
-                except CommitStrategyError as error:
-                    raise NotSettledError(f"channel {channel.name!r} fails: {error}") from error
-        channels = [line for channel in self._running() for line in self._unsettled_of(channel)]
-        memory = [one for one in self.app.facts().outgoing if one.direction == "memory" and one.in_flight]
-        return channels + [f"memory channel {one.channel!r}: {one.in_flight} in flight" for one in memory]
-
-    def _unsettled_of(self, channel: Channel) -> Iterator[str]:
-        facts = channel.facts()
-        if facts.state == "failed":
-            failure = channel._lifecycle.status.failure
-            raise NotSettledError(f"channel {channel.name!r} has failed: {facts.reason}") from failure
-        settings = self.app.settings.incoming[channel.name]
-        here = {known.partition: known for known in facts.partitions}
-        committed = self.committed(channel.name)
-        for partition in filter(settings.subscription.includes, self._partitions()):
-            end, known = self.broker.end(partition), here.get(partition)
-            what = f"channel {channel.name!r}: {partition} ends at {end}"
-            if known is not None and (known.in_flight or known.queued or known.position < end):
-                yield f"{what}, read up to {known.position}, {known.in_flight} in flight, {known.queued} queued"
-            elif settings.commit_strategy in _COMMITTING and committed.get(partition, 0) < end:
-                yield f"{what}, committed is {committed.get(partition)}"
-
-
-async def _until(missing: Callable[[], Awaitable[list[str]]], timeout_s: float) -> None:
-    """Look again and again until nothing is missing; NotSettledError: something still is after that time."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + timeout_s
-    while still := await missing():
-        if loop.time() >= deadline:
-            raise NotSettledError(f"after {timeout_s:g} s: " + "; ".join(still))
-        await asyncio.sleep(LOOK_S)
+    def _check_loop(self) -> None:
+        """Refuse to wait for an application that stands still: its own loop does not run."""
+        if self._loop is not None and self._loop is not asyncio.get_running_loop():
+            why = "an async fixture has a loop of its own, and a test in virtual time, too: open TestApp in the test"
+            raise RuntimeError(f"this TestApp was started on another event loop: {why}")
 
 
 def _topic_of(settings: IncomingSettings) -> str:

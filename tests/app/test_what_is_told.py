@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reactive_kafka import Message
+from reactive_kafka import App, Message
 from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import (
@@ -142,6 +142,16 @@ async def test_every_record_that_failed_is_named_in_the_log(
     assert len(caplog.messages) < 40
 
 
+async def start_and_stop(app: App) -> None:
+    """As in production: a test that runs it in a TestApp is not told what is odd about the configuration."""
+    broker = make_broker()
+    app._connector, app._clock = broker.connector(), asyncio.get_running_loop().clock  # type: ignore[attr-defined]
+    app.configure(overrides={"http": {"enabled": False}})
+    async with app:
+        await until(lambda: app.channel("orders").is_ready)
+    await broker.close()
+
+
 @in_virtual_time
 async def test_a_secret_file_that_others_may_read_is_told_at_the_start(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
@@ -155,8 +165,7 @@ async def test_a_secret_file_that_others_may_read_is_told_at_the_start(
     @app.incoming("orders")
     async def handler(order: bytes) -> None: ...
 
-    async with TestApp(app, broker=make_broker()):
-        pass
+    await start_and_stop(app)
     (told,) = (record for record in caplog.records if "password" in record.getMessage())
     assert (told.levelname, told.name) == ("WARNING", "reactive_kafka")
     assert told.getMessage().endswith(f"chmod 600 '{secret}'")
@@ -174,9 +183,7 @@ async def test_a_setting_without_effect_is_one_line_at_the_start_and_the_applica
         @app.incoming("orders")
         async def handler(message: Message[bytes]) -> None: ...
 
-        async with running(app) as test:
-            await send(test, b"")
-            await test.settled()
+        await start_and_stop(app)
     finally:
         logging.getLogger("reactive_kafka").removeHandler(sink)
     (told,) = [line for line in lines if "has no effect" in line]

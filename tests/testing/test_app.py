@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from pydantic import BaseModel
@@ -82,6 +84,153 @@ async def test_an_application_is_given_back_as_it_was() -> None:
     assert app.settings.incoming["orders"].commit_interval_s == 7.0
     assert app.settings.incoming["orders"].drain_timeout_s == 30.0
     assert app._connector is None
+
+
+async def test_another_configuration_takes_the_place_of_the_applications_own(tmp_path: Path) -> None:
+    app = billing()
+    other = {"incoming": {"orders": {"group_id": "other"}}, "outgoing": {"invoices": {"topic": "invoices-v2"}}}
+    async with TestApp(app, config=other, overrides={"kafka": {"commit_interval": "7s"}}) as test:
+        await test.send("orders", Order(7))
+        await test.settled()
+        assert len(test.records("invoices-v2")) == 1
+        assert sum(test.committed("orders").values()) == 1
+        assert test.app.settings.incoming["orders"].commit_interval_s == 7.0
+        assert test.broker.committed("other")
+    assert app.settings.incoming["orders"].group_id == "billing"
+    file = tmp_path / "of-tests.toml"
+    file.write_text('[incoming.orders]\ngroup_id = "of-a-file"\n[outgoing.invoices]\n')
+    async with TestApp(app, config=file) as test:
+        assert test.app.settings.incoming["orders"].group_id == "of-a-file"
+
+
+async def test_what_is_not_settled_has_the_handlers_own_exception_as_its_cause() -> None:
+    app, raised = App(CONFIG), ValueError("no")
+
+    @app.incoming("orders", retry={"max_attempts": 9, "backoff": "5s"})
+    async def fails(value: bytes) -> None:
+        raise raised
+
+    async with TestApp(app) as test:
+        await test.send("orders", b"")
+        with pytest.raises(NotSettledError, match="1 in flight") as waiting:
+            await test.settled(timeout=0.05)
+        assert waiting.value.__cause__ is raised
+    failing = App(CONFIG)
+    failing.incoming("orders")(fails)
+    async with TestApp(failing) as test:
+        await test.send("orders", b"")
+        with pytest.raises(NotSettledError, match="has failed") as failed:
+            await test.settled()
+        assert failed.value.__cause__ is raised
+
+
+async def test_a_failure_that_is_over_is_no_cause() -> None:
+    app = App({"incoming": {"orders": {"group_id": "g", "failure_strategy": "ignore"}}})
+
+    @app.incoming("orders", ack="manual")
+    async def forgets(message: Message[str]) -> None:
+        if message.payload == "bad":
+            message.nack(ValueError("bad"))
+
+    async with TestApp(app, overrides={"kafka": {"drain_timeout": "50ms"}}) as test:
+        await test.send("orders", "bad", partition=0)
+        await test.settled()
+        await test.send("orders", "forgotten", partition=0)
+        with pytest.raises(NotSettledError, match="1 in flight") as waiting:
+            await test.settled(timeout=0.05)
+        assert waiting.value.__cause__ is None
+
+
+RETRIED = {"group_id": "g", "failure_strategy": "delayed-retry-topic"}
+
+
+@pytest.mark.virtual_time
+async def test_delayed_retries_are_waited_for() -> None:
+    app = App({"incoming": {"orders": RETRIED}})
+
+    @app.incoming("orders")
+    async def third_time(value: str) -> None:
+        if len(test.handler(third_time).calls) < 3:
+            raise ConnectionError("not yet")
+
+    async with TestApp(app) as test:
+        await test.send("orders", "x")
+        await test.settled(timeout=1, retries=False)
+        assert len(test.records("orders_retry_10000")) == len(test.handler(third_time).calls) == 1
+        await test.settled(timeout=1)
+        assert [type(call.error) for call in test.handler(third_time).calls] == [ConnectionError] * 2 + [type(None)]
+        assert asyncio.get_running_loop().time() == pytest.approx(30, abs=2)
+        assert test.records("dead-letter-topic-orders") == []
+        await test.send("orders", "y")
+        await test.settled(timeout=1)
+        assert asyncio.get_running_loop().time() == pytest.approx(30, abs=2)
+
+
+@pytest.mark.virtual_time
+async def test_a_delayed_retry_that_hangs_is_named_with_what_it_was_delayed_for() -> None:
+    table = {**RETRIED, "delayed_retry": {"topics": ["orders_retry_20000"]}}
+    app, raised = App({"incoming": {"orders": table}}), ConnectionError("closed")
+
+    @app.incoming("orders", ack="manual")
+    async def hangs(message: Message[str]) -> None:
+        if message.topic == "orders":
+            message.nack(raised)
+
+    async with TestApp(app, overrides={"kafka": {"drain_timeout": "1s"}}) as test:
+        await test.send("orders", "x")
+        with pytest.raises(NotSettledError, match=r"delayed retries of channel 'orders': .*1 in flight") as waiting:
+            await test.settled(timeout=1)
+        assert waiting.value.__cause__ is raised
+        assert asyncio.get_running_loop().time() == pytest.approx(21, abs=2)
+
+
+async def test_a_test_in_which_nothing_is_wrong_has_no_warning_in_its_log(caplog: pytest.LogCaptureFixture) -> None:
+    app = App(
+        {
+            "incoming": {"orders": {"group_id": "g"}, "early": {"group_id": "h", "auto_offset_reset": "earliest"}},
+            "outgoing": {"invoices": {}, "unfed": {}},
+        }
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def invoice(order: Order) -> Invoice:
+        return Invoice(order=order.id)
+
+    @app.incoming("early")
+    async def early(value: str) -> None: ...
+
+    with caplog.at_level(logging.INFO):
+        async with TestApp(app) as test:
+            await test.send("orders", Order(7))
+            await test.send("early", "x")
+            await test.settled()
+    assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
+    assert "was reset to earliest: nothing committed" in caplog.text
+
+
+async def test_what_was_passed_over_is_still_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    test = TestApp(billing())
+    test.broker.produce("orders", b'{"id": 1}', partition=0)
+    async with test:
+        pass
+    (told,) = [record.getMessage() for record in caplog.records if record.levelno > logging.INFO]
+    assert "orders-0 was reset to latest: nothing committed -> offset 1" in told
+
+
+def test_a_test_app_of_another_loop_says_so() -> None:
+    test = TestApp(billing())
+
+    async def goes_on() -> None:
+        with pytest.raises(RuntimeError, match=r"on another event loop: .*open TestApp in the test"):
+            await test.settled()
+        with pytest.raises(RuntimeError, match="on another event loop"):
+            await test.send("orders", b"")
+
+    with asyncio.Runner() as fixture, asyncio.Runner() as runner:
+        fixture.run(test.__aenter__())
+        runner.run(goes_on())
+        fixture.run(test.__aexit__(None, None, None))
 
 
 async def test_two_applications_share_a_group_on_one_broker() -> None:

@@ -9,6 +9,8 @@ from reactive_kafka import App, Committed, TopicPartition, TransientBrokerError
 from reactive_kafka.testing import (
     DeadlockError,
     FakeClock,
+    HandlerCall,
+    HandlerSpy,
     MemoryBroker,
     NotSettledError,
     TestApp,
@@ -30,6 +32,10 @@ async def an_application_in_memory(app: App) -> None:
         assert_type(await test.settled(timeout=1.0), None)
         assert_type([one.value for one in test.records("invoices")], list[bytes | None])
         assert_type(test.committed("orders"), dict[TopicPartition, int])
+        assert_type(test.handler(in_virtual_time), HandlerSpy)
+        assert_type(test.handler(in_virtual_time).calls, list[HandlerCall])
+    TestApp(app, config="of-tests.toml")
+    TestApp(app, config={"incoming": {}})
 
 
 def a_broker_in_memory(broker: MemoryBroker) -> None:

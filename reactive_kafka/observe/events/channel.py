@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Literal
 
 from reactive_kafka.observe.batches import count_of, ranges_text
-from reactive_kafka.observe.events.base import ChannelEvent, Event, PartitionEvent, Problem, TracedProblem, event
+from reactive_kafka.observe.events.base import (
+    ChannelEvent,
+    Event,
+    Level,
+    PartitionEvent,
+    Problem,
+    TracedProblem,
+    event,
+)
 from reactive_kafka.records import TopicPartition
 
 
@@ -180,6 +188,10 @@ class OffsetReset(PartitionEvent):
     to: str  # earliest, latest
     skipped: int | None = None  # records passed over unread; None: not known
     reason: str | None = None  # why what was committed is void; None: auto_offset_reset chose
+
+    def loudness(self) -> Level:
+        """A warning, but where a group begins with a log: it passes nothing over, and has lost nothing."""
+        return "info" if self.from_offset is None and self.reason is None and self.to_offset == 0 else self.level
 
     def text(self) -> str:
         start = "nothing committed" if self.from_offset is None else f"offset {self.from_offset}"
