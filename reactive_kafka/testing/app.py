@@ -18,6 +18,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.records import RecordBytes, TopicPartition
 from reactive_kafka.testing.clock import NOVEMBER_2023, VirtualTimeLoop
 from reactive_kafka.testing.cluster import Cluster, InMemory
+from reactive_kafka.testing.kafka import RealKafka
 from reactive_kafka.testing.settling import Causes, Settling
 from reactive_kafka.testing.spies import HandlerSpy, Spies
 from reactive_kafka.testing.values import written
@@ -41,6 +42,8 @@ class TestApp:
     Args:
         app: The application; it can be run again afterwards.
         config: Takes the place of the application's own configuration: a file, several, or tables.
+        real: Run on a real Kafka instead: the one that ``REACTIVE_KAFKA_TEST_BOOTSTRAP=host:port`` names, else an
+            Apache Kafka that is started on this machine once a process.
         broker: To share one between several; None makes a new one.
         overrides: Nested tables over the configuration.
         start_timeout_s: How long the channels may take to get their partitions.
@@ -54,12 +57,16 @@ class TestApp:
         *,
         config: Where = None,
         broker: MemoryBroker | None = None,
+        real: bool = False,
         overrides: Mapping[str, Any] | None = None,
         start_timeout_s: float = 10.0,
     ) -> None:
         self.app = app
         self._config = config
         self._memory = InMemory(broker, is_shared=True) if broker is not None else None
+        if real and broker is not None:
+            raise ValueError("real=True runs on a real Kafka, and broker= names one in memory")
+        self._real = RealKafka() if real else None
         self._overrides = overrides or {}
         self._start_timeout_s = start_timeout_s
         self._spies = Spies()
@@ -68,7 +75,13 @@ class TestApp:
 
     @property
     def broker(self) -> MemoryBroker:
-        """The broker: topics, logs, groups, commits, and faults at will."""
+        """The broker in memory: topics, logs, groups, commits, and faults at will.
+
+        Raises:
+            RuntimeError: The test runs on a real Kafka.
+        """
+        if self._real is not None:
+            raise RuntimeError("this test runs on a real Kafka (real=True), which has no MemoryBroker")
         return self._in_memory().broker
 
     def _in_memory(self) -> InMemory:
@@ -78,10 +91,12 @@ class TestApp:
 
     @property
     def _cluster(self) -> Cluster:
-        return self._in_memory()
+        return self._in_memory() if self._real is None else self._real
 
     async def __aenter__(self) -> TestApp:
         self._loop = asyncio.get_running_loop()
+        if self._real is not None and isinstance(self._loop, VirtualTimeLoop):
+            raise RuntimeError("a real Kafka takes real time: no test in virtual time can wait for it")
         app, cluster, causes = self.app, self._cluster, Causes()
         self._settling = Settling(app, cluster, causes)
         async with AsyncExitStack() as stack:

@@ -35,7 +35,7 @@ async def an_application_in_memory(app: App) -> None:
         assert_type(test.handler(in_virtual_time), HandlerSpy)
         assert_type(test.handler(in_virtual_time).calls, list[HandlerCall])
     TestApp(app, config="of-tests.toml")
-    TestApp(app, config={"incoming": {}})
+    TestApp(app, config={"incoming": {}}, real=True)
 
 
 def a_broker_in_memory(broker: MemoryBroker) -> None:
