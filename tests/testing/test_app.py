@@ -103,6 +103,7 @@ async def test_another_configuration_takes_the_place_of_the_applications_own(tmp
         assert test.app.settings.incoming["orders"].group_id == "of-a-file"
 
 
+@pytest.mark.virtual_time
 async def test_what_is_not_settled_has_the_handlers_own_exception_as_its_cause() -> None:
     app, raised = App(CONFIG), ValueError("no")
 
@@ -124,6 +125,7 @@ async def test_what_is_not_settled_has_the_handlers_own_exception_as_its_cause()
         assert failed.value.__cause__ is raised
 
 
+@pytest.mark.virtual_time
 async def test_a_failure_that_is_over_is_no_cause() -> None:
     app = App({"incoming": {"orders": {"group_id": "g", "failure_strategy": "ignore"}}})
 
