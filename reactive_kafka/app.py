@@ -26,7 +26,7 @@ from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Guard, Observer, Observers
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
-from reactive_kafka.observe.logs import LogObserver, configure_logging, is_logging_configured
+from reactive_kafka.observe.logs import LOGGER, LogObserver, configure_logging, is_logging_configured
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.runtime.run import Run
 from reactive_kafka.runtime.signals import run_as_process
@@ -188,7 +188,7 @@ class App(Declarations):
         try:
             self.plan  # noqa: B018  # problems are reported before anything starts
             if warning := self.declared.warning:
-                Guard().call(logging.getLogger("reactive_kafka").warning, warning)
+                Guard().call(LOGGER.warning, warning)
             make = partial(self._new_run, exit_on_failure=exit_on_failure)
             run_as_process(self.settings, make, start=self._start, stop=self.stop)
         except (ConfigError, MissingExtraError) as error:
