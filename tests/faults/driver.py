@@ -6,7 +6,6 @@ import asyncio
 import json
 import os
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -22,6 +21,7 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError
 
+from reactive_kafka.broker.local import free_ports
 from tests.faults.checker import Place, unfinished
 from tests.faults.history import Event, HistoryReader, Partition
 
@@ -49,11 +49,12 @@ async def until(
 
 
 def free_port() -> int:
-    """A TCP port of the loopback interface that nobody uses at the moment."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A TCP port of the loopback on which nobody listens, and which no connection is given by itself.
+
+    A member that is killed comes back on its port. One of those that the system gives to connections may be taken by
+    then: the HTTP server of a member in a thousand could not bind.
+    """
+    return free_ports(1)[0]
 
 
 async def create_topic(
