@@ -212,7 +212,7 @@ def test_an_application_that_nothing_was_declared_for_is_told_and_runs(folder: P
     (folder / "empty.py").write_text("from reactive_kafka import App\n\napp = App()\n")
     told = "WARNING reactive_kafka: the application has no handler, source or hook: is the module that declares them"
     with running(*COMMAND, "run", "empty:app", "--port", "0", cwd=folder) as run:
-        run.wait_for(lambda: told in run.err and "port" in run.err, "it is told, and starts")
+        run.wait_for(lambda: told in run.err and "started: " in run.err, "it is told, and starts")
         run.process.send_signal(signal.SIGTERM)
         assert run.end().code == 0
 
