@@ -34,6 +34,7 @@ from tests.harness.kafka import KafkaCluster
 
 SESSION_S = 3.0
 MEMBERS = 3
+ENDS_S = 20.0  # a killed process is gone by then
 AT_ONCE = 0.2  # share of the kills that do not wait until the group works again
 WORKS_S = 60.0
 SHOWN_EVERY = 50
@@ -133,16 +134,18 @@ async def _kill(ground: Ground, draw: random.Random, kills: Counter[str], is_ove
             if draw.random() >= AT_ONCE:
                 await until(partial(watch.all_worked_on_since, since), WORKS_S, "the group works", ground.tails)
             await asyncio.sleep(draw.uniform(0, 1))
-            since = _kill_one(ground, draw, kills)
+            since = await _kill_one(ground, draw, kills)
             if not sum(kills.values()) % SHOWN_EVERY:
                 print(f"{time.strftime('%H:%M:%S')} {sum(kills.values())} kills", file=sys.stderr)
 
 
-def _kill_one(ground: Ground, draw: random.Random, kills: Counter[str]) -> float:
+async def _kill_one(ground: Ground, draw: random.Random, kills: Counter[str]) -> float:
     member = draw.choice(ground.members)
     life = member.life
     killed_at = life.send(signal.SIGKILL)
     ground.disruptions.append(Disruption(life.name, killed_at, killed_at))
+    # Its sockets are open until it is gone: the next one is forked so soon that one in a thousand found its port taken.
+    await life.exited(ENDS_S)
     member.start()
     kills["at work" if life.in_flight else "idle"] += 1
     return killed_at
