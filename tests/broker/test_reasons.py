@@ -186,7 +186,7 @@ async def test_the_clients_own_lines_about_it_are_debugging(caplog: pytest.LogCa
     with caplog.at_level(logging.INFO):
         await reason(f"127.0.0.1:{closed_port()}")
     assert [one.getMessage() for one in caplog.records if one.name.startswith("aiokafka")] == []
-    with caplog.at_level(logging.DEBUG):
+    with caplog.at_level(logging.DEBUG, logger="aiokafka"):  # its own level may be set
         await reason(f"127.0.0.1:{closed_port()}")
     (line,) = [one for one in caplog.records if one.getMessage().startswith('Unable connect to "127.0.0.1')]
     assert line.levelno == logging.DEBUG

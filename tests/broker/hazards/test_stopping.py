@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -94,6 +95,7 @@ async def test_h6_naive_stop_that_was_cancelled_makes_the_next_one_do_nothing(ri
 async def test_h6_stop_raises_nothing_and_leaves_nothing_when_the_broker_is_gone(
     rig: Rig, group: str, caplog: pytest.LogCaptureFixture
 ) -> None:
+    caplog.set_level(logging.DEBUG, logger="aiokafka")
     topic = await rig.create_topic(1)
     tasks = asyncio.all_tasks()
     async with joined(rig, topic, group) as member:
