@@ -14,7 +14,7 @@ import pytest
 
 from reactive_kafka import Batch, Message, current_batch, current_message
 from reactive_kafka.delivery.current import fields_of_call
-from reactive_kafka.observe.logs import configure_logging
+from reactive_kafka.observe.logs import NOISY_LIBRARIES, configure_logging
 from tests.app.helpers import committed, in_virtual_time, make_app, running, send, tp, until
 from tests.app.test_context_variables import tracing_app
 
@@ -238,11 +238,14 @@ def lines() -> Iterator[io.StringIO]:
     """What is logged as JSON, with what ``run`` adds to it."""
     root = logging.getLogger()
     handlers, level, stream = root.handlers[:], root.level, io.StringIO()
+    levels = {name: logging.getLogger(name).level for name in NOISY_LIBRARIES}
     root.handlers.clear()
     configure_logging("json", stream=stream, about=fields_of_call)
     yield stream
     root.handlers[:] = handlers
     root.setLevel(level)
+    for name, before in levels.items():
+        logging.getLogger(name).setLevel(before)
 
 
 def of(stream: io.StringIO, message: str) -> list[dict[str, Any]]:
