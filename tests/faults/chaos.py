@@ -143,9 +143,10 @@ async def _kill_one(ground: Ground, draw: random.Random, kills: Counter[str]) ->
     member = draw.choice(ground.members)
     life = member.life
     killed_at = life.send(signal.SIGKILL)
-    ground.disruptions.append(Disruption(life.name, killed_at, killed_at))
-    # Its sockets are open until it is gone: the next one is forked so soon that one in a thousand found its port taken.
+    # It works on until it is gone, which takes some milliseconds where the machine is busy. Its sockets are open until
+    # then, too: the next one is forked so soon that one in a thousand found its port taken.
     await life.exited(ENDS_S)
+    ground.disruptions.append(Disruption(life.name, killed_at, time.time()))
     member.start()
     kills["at work" if life.in_flight else "idle"] += 1
     return killed_at
