@@ -18,9 +18,7 @@ from reactive_kafka.config.load import Where
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
-from reactive_kafka.handlers.registry import (
-    unknown,
-)
+from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.router import Declarations, Declared
 from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Guard, Observer, Observers

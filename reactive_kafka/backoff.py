@@ -24,7 +24,7 @@ class Backoff:
 
     def draw_s(self, attempt: int) -> float:
         """The wait after an attempt (0, 1, ...), by chance."""
-        return self.wait_s(attempt, drawn())
+        return self.wait_s(attempt, drawn_chance())
 
 
 class Waits:
@@ -45,7 +45,7 @@ class Waits:
         self._attempt = 0
 
 
-def drawn() -> float:
+def drawn_chance() -> float:
     """A number from 0 to 1, by chance."""
     # A loop in virtual time has chance of its own: none, so that tests can name moments, or that of a seed, so that
     # the same seed is the same run. It is asked here, because those who wait know nothing of tests.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from reactive_kafka.backoff import drawn
+from reactive_kafka.backoff import drawn_chance
 from reactive_kafka.delivery.calls import Invocation, batch_call
 from reactive_kafka.delivery.lane import Slice
 from reactive_kafka.delivery.pool import WorkerPool
@@ -170,7 +170,7 @@ class RetryingPool(WorkerPool):
 
     def _after(self, attempt: int, error: BaseException) -> float | None:
         settings = self._settings
-        return after_attempt(attempt, error, settings.retry, settings.routes_after_retries, drawn())
+        return after_attempt(attempt, error, settings.retry, settings.routes_after_retries, drawn_chance())
 
 
 class BatchDispatcher(RetryingPool):

@@ -97,9 +97,10 @@ class Registry:
         return self.registrations.setdefault(_identity(function), Registration(function))
 
     def take(self, other: Registry) -> None:
-        """Have the functions of another one, too. ConfigError: a channel has two Spark functions."""
-        for channel, decorated in other.spark.items():
-            self.add_spark(channel, decorated)
+        """Have the functions of another one, too. ConfigError: a channel has two Spark functions; nothing was taken."""
+        if twice := other.spark.keys() & self.spark.keys():
+            raise ConfigError(*(_two_on_spark(channel) for channel in sorted(twice)))
+        self.spark |= other.spark
         for identity, theirs in other.registrations.items():
             entry = self.registrations.setdefault(identity, Registration(theirs.function))
             entry.draft = entry.draft or theirs.draft
@@ -109,7 +110,7 @@ class Registry:
     def add_spark(self, channel: str, decorated: SparkDecoration) -> None:
         """Note a channel's Spark function. ConfigError: it has one."""
         if channel in self.spark:
-            raise ConfigError(f"channel {channel!r} has two Spark functions")
+            raise ConfigError(_two_on_spark(channel))
         self.spark[channel] = decorated
 
     def misfits(self, settings: Settings) -> list[str]:
@@ -162,6 +163,10 @@ class Registry:
         uses += [MemoryUse((channel,), ()) for channel in self.spark]  # refused above, and no second time
         found.problems += memory_problems(settings.memory, uses, self._emitters)
         return found
+
+
+def _two_on_spark(channel: str) -> str:
+    return f"channel {channel!r} has two Spark functions"
 
 
 def _unused(channel: IncomingSettings, match: Match | None) -> Iterator[str]:

@@ -118,11 +118,16 @@ def test_a_channel_has_one_spark_function_wherever_it_stands() -> None:
     @app.spark("orders")
     def first(df: Any, batch: Any) -> None: ...
 
+    @router.spark("returns")
     @router.spark("orders")
     def second(df: Any, batch: Any) -> None: ...
 
+    @router.spark("refunds")
+    def third(df: Any, batch: Any) -> None: ...
+
     with pytest.raises(ConfigError, match="channel 'orders' has two Spark functions"):
         app.include(router)
+    assert list(app.declared.registry.spark) == ["orders"]  # nothing of the router
 
 
 def test_a_router_names_no_channel_that_is_not_configured() -> None:

@@ -7,7 +7,7 @@ from asyncio import Future
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
 
-from reactive_kafka.backoff import drawn
+from reactive_kafka.backoff import drawn_chance
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import DataLossError, OffloadError
@@ -159,7 +159,7 @@ class SparkJob:
                 if isinstance(error.__cause__, SystemExit | KeyboardInterrupt):
                     context.signals.exit(error.__cause__)
                     return None
-                follows = attempts.after(error, drawn())
+                follows = attempts.after(error, drawn_chance())
             if isinstance(follows, Leave):
                 context.signals.fail(follows.error)
                 return None
