@@ -119,10 +119,9 @@ def test_a_channel_has_one_spark_function_wherever_it_stands() -> None:
     def first(df: Any, batch: Any) -> None: ...
 
     @router.spark("returns")
-    @router.spark("orders")
     def second(df: Any, batch: Any) -> None: ...
 
-    @router.spark("refunds")
+    @router.spark("orders")
     def third(df: Any, batch: Any) -> None: ...
 
     with pytest.raises(ConfigError, match="channel 'orders' has two Spark functions"):
