@@ -71,6 +71,17 @@ async def test_what_was_not_stored_is_told_and_the_next_tick_makes_up_for_it(err
 
 
 @in_virtual_time
+async def test_an_empty_string_takes_the_place_of_the_one_beside_the_same_position() -> None:
+    bench = Bench(Throttled(5.0))
+    bench.settle(1)
+    for text in ("a", ""):
+        bench.tracker.texts.store(text)
+        await bench.committer.commit_positions({A: 1})
+    await bench.committer.commit_positions({A: 1})  # it is used up: there is nothing to send
+    assert bench.broker.sent == [Committed(1, "a"), Committed(1, "")]
+
+
+@in_virtual_time
 async def test_without_a_connection_it_is_not_stored() -> None:
     bench = Bench(Throttled(5.0))
     bench.committer.consumer = None
