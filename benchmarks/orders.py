@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from pydantic import BaseModel
+
 FIELDS = {
     "id": "long",
     "customer": "string",
@@ -19,6 +21,18 @@ FIELDS = {
 SCHEMA = json.dumps(
     {"type": "record", "name": "Order", "fields": [{"name": name, "type": kind} for name, kind in FIELDS.items()]}
 )
+
+
+class OrderModel(BaseModel):
+    """As a pydantic model, for ours and for FastStream's."""
+
+    id: int
+    customer: str
+    item: str
+    quantity: int
+    price: float
+    paid: bool
+    note: str | None = None
 
 
 def order(number: int) -> dict[str, Any]:

@@ -1,5 +1,11 @@
 """Fixtures of all tests: those that users get, whether or not the package is installed here."""
 
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
 from hypothesis import settings
 
 from reactive_kafka.testing.plugin import kafka as kafka
@@ -8,5 +14,28 @@ from reactive_kafka.testing.plugin import pytest_configure as pytest_configure
 from reactive_kafka.testing.plugin import pytest_pyfunc_call as pytest_pyfunc_call
 from reactive_kafka.testing.plugin import virtual_time as virtual_time
 
+if TYPE_CHECKING:
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    from tests.schemas.server import RegistryServer
+
 settings.register_profile("any machine", deadline=None)  # how long an example takes says nothing on a busy one
 settings.load_profile("any machine")
+
+
+@pytest.fixture
+def registry() -> Iterator[RegistryServer]:
+    """A schema registry on the loopback interface."""
+    from tests.schemas.server import registry_server
+
+    with registry_server() as server:
+        yield server
+
+
+@pytest.fixture
+def confluent(registry: RegistryServer) -> Iterator[SchemaRegistryClient]:
+    """Confluent's own client of that registry."""
+    from confluent_kafka.schema_registry import SchemaRegistryClient
+
+    with SchemaRegistryClient({"url": registry.url}) as client:
+        yield client

@@ -11,9 +11,9 @@ from typing import Any
 from faststream import AckPolicy
 from faststream.kafka import KafkaBroker
 from faststream.message import StreamMessage
-from pydantic import BaseModel
 
 from benchmarks.contenders.meter import Job, Meter, Result
+from benchmarks.orders import OrderModel
 
 
 async def batch(job: Job) -> Result:
@@ -29,18 +29,6 @@ async def batch(job: Job) -> Result:
                 mark = meter.reached(seen)
 
     return await _run(job, meter, handle, batch=True)
-
-
-class OrderModel(BaseModel):
-    """As ours are read into."""
-
-    id: int
-    customer: str
-    item: str
-    quantity: int
-    price: float
-    paid: bool
-    note: str | None = None
 
 
 async def json_dict(job: Job) -> Result:

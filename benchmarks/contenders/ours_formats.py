@@ -7,27 +7,15 @@ from functools import partial
 from typing import Any
 
 import msgspec
-from pydantic import BaseModel
 
 from benchmarks.contenders.meter import Job, Meter, Result
 from benchmarks.contenders.ours import make_app
+from benchmarks.orders import OrderModel
 
 
 @dataclass
 class OrderData:
     """As a dataclass."""
-
-    id: int
-    customer: str
-    item: str
-    quantity: int
-    price: float
-    paid: bool
-    note: str | None = None
-
-
-class OrderModel(BaseModel):
-    """As a pydantic model."""
 
     id: int
     customer: str

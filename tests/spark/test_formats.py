@@ -7,7 +7,7 @@ import base64
 import contextlib
 import json
 import math
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -39,21 +39,9 @@ from reactive_kafka.tasks import Tasks
 from tests.app.helpers import Recorder, until
 from tests.schemas import protos
 from tests.schemas.helpers import serialized
-from tests.schemas.server import RegistryServer, registry_server
+from tests.schemas.server import RegistryServer
 
 from .records import CLICKS_0, Raw, on_spark, part_of, runner_of
-
-
-@pytest.fixture
-def registry() -> Iterator[RegistryServer]:
-    with registry_server() as server:
-        yield server
-
-
-@pytest.fixture
-def confluent(registry: RegistryServer) -> Iterator[SchemaRegistryClient]:
-    with SchemaRegistryClient({"url": registry.url}) as client:
-        yield client
 
 
 @pytest_asyncio.fixture(loop_scope="session")
