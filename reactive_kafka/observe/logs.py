@@ -191,13 +191,15 @@ def configure_logging(
     in the application's own lines what *about* says of where they were written.
     ``text`` writes one line per record, followed by the lines of a traceback, each marked with ``|``.
     A reader of stderr that stops reading stops nothing else: lines are held back, up to 1 MiB, and then dropped.
+    Libraries that log every attempt during an outage are heard from WARNING on, unless their loggers have a level.
     """
     handler = Sink(stream or sys.stderr)
     handler.setFormatter(_JsonFormatter(about) if style == "json" else _TextFormatter())
     handler.addFilter(_LibraryFilter())
     logging.basicConfig(handlers=[handler], level=level, force=True)
-    for library in NOISY_LIBRARIES:
-        logging.getLogger(library).setLevel(logging.WARNING)
+    for logger in map(logging.getLogger, NOISY_LIBRARIES):
+        if logger.level == logging.NOTSET:  # else a module of the application has said what it wants
+            logger.setLevel(logging.WARNING)
 
 
 def _fields(event: Event | SparkBatchFacts) -> dict[str, Any]:

@@ -36,6 +36,7 @@ async def handle(order: bytes) -> None: ...
 async def told() -> None:
     logging.getLogger("billing").debug("a detail")
     logging.getLogger("billing").info("hello")
+    logging.getLogger("aiokafka.note").info("a note")
     print("up", flush=True)
 """
 OWN = 'logging.basicConfig(format="OWN %(name)s %(message)s", level=logging.INFO, stream=sys.stderr)'
@@ -102,6 +103,13 @@ def test_what_the_application_has_configured_is_kept(setup: str, tmp_path: Path)
     (started,) = lines_with(lines, "started: ")
     assert started.startswith("OWN reactive_kafka started: ")
     assert not [line for line in lines if re.match(r"\d{4}-", line)]
+
+
+def test_a_library_has_the_level_that_the_application_has_set(tmp_path: Path) -> None:
+    """``run`` sets WARNING for aiokafka only where nobody has set anything."""
+    assert not lines_with(logs_of(tmp_path), "a note")
+    lines = logs_of(tmp_path, setup='logging.getLogger("aiokafka").setLevel(logging.INFO)')
+    assert lines_with(lines, "INFO    aiokafka.note: a note")
 
 
 def test_a_format_that_is_given_wins_over_the_application_by_flag_and_by_variable(tmp_path: Path) -> None:
