@@ -7,10 +7,7 @@ from collections.abc import Coroutine, Mapping
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any
-
-from anyio import CapacityLimiter
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
@@ -23,27 +20,20 @@ from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
 from reactive_kafka.config.tables import CheckpointSettings
-from reactive_kafka.delivery.attempts import BatchDispatcher
-from reactive_kafka.delivery.calls import Invocation
-from reactive_kafka.delivery.records import Dispatcher
-from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.formats.registered.schemas import Asker, Schemas
-from reactive_kafka.handlers.calls import as_async
-from reactive_kafka.handlers.signature import Handler, HandlerSpec, Shape
+from reactive_kafka.handlers.signature import HandlerSpec
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
 from reactive_kafka.outgoing.channel import OutgoingChannel, producer_properties
-from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.memory import MemoryTarget, Target
-from reactive_kafka.outgoing.outputs import Outputs, TransactionalOutputs
 from reactive_kafka.outgoing.transactions import TransactionalProducers
+from reactive_kafka.runtime.handlers import handler_workers
 from reactive_kafka.runtime.sources import Sources
 from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.tasks import Fails, HomeLoop, outcome_of, told_of
-from reactive_kafka.verdicts.hook import Call
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.channel.runner import SparkRunner
@@ -184,36 +174,8 @@ class RunChannels:
         return CheckpointSpec(store, codec)
 
     def _workers(self, spec: IncomingSpec, handler: HandlerSpec, *, awaits_commits: bool) -> MakeWorkers:
-        kind = BatchDispatcher if handler.shape is Shape.BATCH else Dispatcher
-        settles = spec.settings.ack == "post"
         targets = [self.outgoing[name] for name in spec.outgoing]
-        outputs = Outputs(targets, settles=settles, yields=handler.yields) if targets else None
-        make_outputs = partial(TransactionalOutputs, targets, yields=handler.yields)
-        # The workers are the limit: a thread that never returns must not keep a place in another one.
-        call = handler.function if handler.is_async else as_async(handler.function, CapacityLimiter(inf))
-        if handler.yields:
-            call = _generating(handler.function)
-
-        def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
-            invocation = Invocation(
-                call=call,
-                decode=spec.decode,
-                decode_record=spec.decode_record,
-                wants_message=handler.shape is Shape.MESSAGE,
-                ack=spec.settings.ack,
-                # Transactions are a session's, as its partitions are.
-                emit=make_outputs(transactions=setup.hook) if isinstance(setup.hook, ExactlyOnce) else outputs,
-                refusal=spec.refusal,
-                decodes_keys=spec.decode_key is not None,
-                is_blocking=not handler.is_async,
-                awaits_commits=awaits_commits,
-            )
-            # A worker's task would otherwise inherit the context of whoever wakes it, which may be a handler that
-            # resumes a channel, or acks what another one waits for.
-            spawn = lambda task, name: self._context.copy().run(setup.spawn, task, name)  # noqa: E731
-            return kind(replace(setup, spawn=spawn), invocation, signals)
-
-        return make
+        return handler_workers(spec, handler, targets, self._context, awaits_commits=awaits_commits)
 
     def _spark_workers(self, settings: IncomingSettings, spark: SparkFunction, schemas: Schemas | None) -> MakeWorkers:
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
@@ -304,15 +266,6 @@ class RunChannels:
     def spark_facts(self) -> tuple[SparkFacts, ...]:
         """What is known about the Spark batches of each channel."""
         return tuple(runner.facts() for runner in self._runners.values())
-
-
-def _generating(function: Handler) -> Call:
-    """A call that gives the generator, which is run where what it yields is sent."""
-
-    async def call(argument: Any) -> Any:
-        return function(argument)
-
-    return call
 
 
 def _open_store(settings: CheckpointSettings) -> CheckpointStore:
