@@ -34,7 +34,7 @@ class Cluster(Protocol):
         """Write a record."""
 
     async def ends(self) -> Mapping[TopicPartition, int]:
-        """Where the log of each partition of each topic ends."""
+        """Where the log of each partition ends that the application reads or writes; others may be left out."""
 
     async def positions(self, group_id: str) -> Mapping[TopicPartition, int]:
         """What a group has committed."""

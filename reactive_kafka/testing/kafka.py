@@ -55,7 +55,7 @@ class RealKafka:
     """The Kafka that ``REACTIVE_KAFKA_TEST_BOOTSTRAP`` names, or one that is started on this machine.
 
     Tests share its topics and groups. So an application's groups begin at the ends of their topics, and what a test
-    sees of a topic is what was written since then.
+    sees of these topics is what was written since then.
     """
 
     look_s = 0.05
@@ -73,6 +73,7 @@ class RealKafka:
 
     async def open(self, app: App) -> None:
         """Make the topics that are missing, and have the groups begin where their topics end."""
+        self._settings = app.settings
         self._check(app.settings)
         self._connector = KafkaConnector(self._address)
         self._inspector: Inspector = self._connector.inspector(properties={})
@@ -123,9 +124,12 @@ class RealKafka:
         return await sending
 
     async def ends(self) -> Mapping[TopicPartition, int]:
-        topics = await self._inspector.topics()
-        partitions = [one for topic, those in topics.items() if not topic.startswith("__") for one in those]
-        return await self._inspector.end_offsets(partitions)
+        # Only of what the application reads or writes: a question about all topics of a cluster waits for each of them
+        # that has no leader just now, and a cluster that many tests share has some that are being made or deleted.
+        named, read = _topics(self._settings), [one.subscription for one in self._settings.incoming.values()]
+        there = [one for those in (await self._inspector.topics()).values() for one in those]
+        ours = [one for one in there if one.topic in named or any(those.includes(one) for those in read)]
+        return await self._inspector.end_offsets(ours)
 
     async def positions(self, group_id: str) -> Mapping[TopicPartition, int]:
         return {one: at.offset for one, at in (await self._inspector.committed(group_id)).items()}

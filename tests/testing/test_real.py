@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from reactive_kafka import App, Record
+from reactive_kafka import App, Record, TopicPartition
+from reactive_kafka.broker.client import inspecting
+from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.testing import FakeClock, MemoryBroker, TestApp
+from reactive_kafka.testing.kafka import RealKafka
 
 CONFIG = {
     "incoming": {"real-orders": {"group_id": "real", "failure_strategy": "delayed-retry-topic"}},
@@ -43,6 +46,23 @@ async def test_a_test_is_the_same_in_memory_and_on_kafka(
             assert sorted(one.headers for one in test.records("real-orders")) == [(), (("tenant", b"acme"),)]
             assert sum(test.committed("real-orders").values()) - before == 2
             assert [call.payload for call in test.handler(invoice).calls] == [-1, -1, 7]
+
+
+@pytest.mark.kafka
+async def test_nothing_is_asked_of_topics_that_the_application_has_nothing_to_do_with(
+    kafka: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One of them that has no leader just now would hold up the test."""
+    monkeypatch.setenv("REACTIVE_KAFKA_TEST_BOOTSTRAP", kafka)
+    async with inspecting(KafkaConnector(kafka), {}) as inspector:
+        for topic in ("seen-by-pattern", "not-ours"):
+            await inspector.create_topic(topic, 1)
+        app = App({"incoming": {"orders": {"group_id": "g", "pattern": "seen-by-.*"}}})
+        cluster = RealKafka()
+        app.configure(overrides=await cluster.overrides())
+        await cluster.open(app)
+        assert set(await cluster.ends()) == {TopicPartition("seen-by-pattern", 0)}
+        await cluster.close()
 
 
 def test_a_real_kafka_and_one_in_memory_are_not_both_meant() -> None:
