@@ -6,6 +6,9 @@ import asyncio
 import os
 import signal
 import sqlite3
+import subprocess
+import sys
+import time
 import traceback
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -443,4 +446,45 @@ async def test_a_damaged_row_of_sqlite_is_named(url_of: Callable[[str], str], gr
         await connection.execute(text(f"UPDATE reactive_kafka_checkpoints SET {column}"))
     with pytest.raises(CorruptCheckpointError, match=f"orders-0 in group .* cannot be read: its {column.split()[0]}"):
         await store.read(group, [ORDERS])
+    await store.close()
+
+
+FREEZES = """\
+import asyncio, os, signal, sys
+import sqlalchemy as sa
+from tests.checkpoint.test_away import NEXT, store_at
+
+
+async def run(url, group):
+    async with store_at(url, answer_s=1.0).transaction(group, NEXT) as connection:
+        await connection.execute(sa.text("SELECT 1"))
+        sa.event.listen(sa.Engine, "commit", lambda _: os.kill(os.getpid(), signal.SIGSTOP))
+
+asyncio.run(run(*sys.argv[1:]))
+"""
+
+
+@drivers
+@pytest.mark.postgres
+async def test_an_owner_that_freezes_before_its_commit_does_not_keep_the_row_locked(
+    driver: str, own_postgres: Postgres, group: str
+) -> None:
+    """Row C4 of the faults: frozen, or cut off from the network, where the transaction has the lock of the row."""
+    url = url_at(own_postgres, driver)
+    store = store_at(url)
+    await store.write(group, FIRST)
+    owner = subprocess.Popen(  # noqa: ASYNC220  # it is waited for by how it has changed, which asyncio cannot
+        [sys.executable, "-c", FREEZES, url, group], cwd=Path(__file__).parents[2], stderr=subprocess.PIPE
+    )
+    try:
+        _, status = await asyncio.to_thread(os.waitpid, owner.pid, os.WUNTRACED)
+        assert os.WIFSTOPPED(status)
+        began = time.monotonic()
+        assert await store.write(group, {ORDERS: Write(1, Checkpoint(2, 5), 5)}) == frozenset()
+        assert time.monotonic() - began > 0.3, "the row was not locked"
+    finally:
+        owner.send_signal(signal.SIGCONT)
+        _, told = await asyncio.to_thread(owner.communicate)
+    assert b"StoreAwayError" in told
+    assert await store.read(group, [ORDERS]) == {ORDERS: Checkpoint(2, 5)}
     await store.close()

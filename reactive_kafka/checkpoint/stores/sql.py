@@ -199,11 +199,16 @@ class SqlStore:
         """The one statement that compares and writes; for what :func:`allows` may let through."""
         values: dict[str, Any] = {**write.checkpoint._asdict(), "updated_at": sa.func.current_timestamp()}
         key = {"group_id": group, "topic": partition.topic, "partition": partition.partition}
-        if not write.expected:
-            insert = postgresql.insert if self._engine.dialect.name == "postgresql" else sqlite.insert
-            return insert(ROWS).values(**key, **values).on_conflict_do_nothing()
         there = ROWS.c.position.is_not_distinct_from(write.position)
-        return ROWS.update().values(**values).filter_by(**key, token=write.expected).where(there)
+        update = ROWS.update().values(**values).filter_by(**key, token=write.expected).where(there)
+        if self._engine.dialect.name == "sqlite":
+            return update if write.expected else sqlite.insert(ROWS).values(**key, **values).on_conflict_do_nothing()
+        insert = postgresql.insert(ROWS).values(**key, **values).on_conflict_do_nothing()
+        # From here to the COMMIT the row is locked. Whoever freezes there, or is cut off from the network, would keep
+        # the next owner waiting for it: so the server ends the transaction after a while. It is told in the same
+        # statement, which saves a round trip; and not before, for the user's statements may take as long as they like.
+        limit = sa.func.set_config("idle_in_transaction_session_timeout", f"{self._answer_s * 1000:.0f}", True)
+        return (update if write.expected else insert).returning(limit)
 
     @contextmanager
     def _told(self, *, users: bool = False, connects: bool = False) -> Iterator[None]:
