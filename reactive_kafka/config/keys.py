@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from difflib import get_close_matches
 from typing import Any
 
 from reactive_kafka.config.client_properties import BOTH, CONSUMER, PRODUCER, Side, find, form, names_like, refusal
 from reactive_kafka.config.incoming_values import is_dotted
+from reactive_kafka.config.microprofile.attributes import attribute
 from reactive_kafka.config.schema import (
     FAILURE,
     HttpSettings,
@@ -75,6 +77,8 @@ _SHARED = {name: key for name, key in (_OUTGOING | _INCOMING).items() if name no
 _CLIENTS = {"dead_letter_queue": PRODUCER, "delayed_retry": CONSUMER}
 _FREE = {"failure_routes": FAILURE}
 AFTER_RETRIES = "after_retries"  # of a route
+MOST_LISTED = 12
+"""Keys that an error names; of a table with more it says where they are."""
 
 INCOMING = Section("incoming.X", _INCOMING | _SERVERS, CONSUMER, clients=_CLIENTS, free=_FREE)
 OUTGOING = Section("outgoing.X", _OUTGOING | _SERVERS, PRODUCER)
@@ -180,22 +184,42 @@ def _misplaced(section: Section, name: str) -> NoMeaning | None:
 
 
 def _unknown(section: Section, written: str) -> NoMeaning:
-    """The error for a key that nobody knows: the one probably meant, else all that are allowed."""
+    """The error for a key that nobody knows: the one probably meant, else those that are allowed or near to it."""
     table, name, sides = _place(section, written.replace("-", "_"))
     if table and (prop := find(name)):
         return NoMeaning(f"a property of {''.join(prop.sides)}s, and this is a table of {''.join(sides)} properties")
+    if theirs := _of_smallrye(section, written):
+        return theirs
+    inside = f"{written.partition('.')[0].replace('-', '_')}."
+    if not table and any(key.startswith(inside) for key in section.keys):
+        table, name, sides = inside, written[len(inside) :], frozenset()
     name = name if table else written
     own = [key.removeprefix(table) for key in (*section.keys, *section.free) if key.startswith(table)]
     properties = names_like(name) if sides else []
     if table:
         properties = [one for one in properties if (prop := find(one)) and prop.sides & sides]
-    near = did_you_mean(name, (*properties, *own))
-    if near := near or did_you_mean(written.partition(".")[0], section.free):
-        return NoMeaning(f"unknown key; did you mean {near!r}?", _names_of(section, table + near))
-    if not table and (inside := [key for key in own if key.startswith(f"{written.partition('.')[0]}.")]):
-        return NoMeaning(f"unknown key; allowed are {', '.join(inside)}")
-    whose = f"the client properties of a {''.join(sides)}" if table else "Kafka's client properties"
-    return NoMeaning(f"unknown key; allowed are {', '.join(own)}" + (f", and {whose}" if sides else ""))
+    if near := did_you_mean(name, (*properties, *own)):
+        shown = near if sides or not table else table + near
+        return NoMeaning(f"unknown key; did you mean {shown!r}?", _names_of(section, table + near))
+    if near := did_you_mean(written.partition(".")[0], section.free):
+        return NoMeaning(f"unknown key; did you mean {near!r}?", _names_of(section, near))
+    if len(own) > MOST_LISTED:
+        some = "; the nearest: " + ", ".join(map(repr, close)) if (close := get_close_matches(name, own)) else ""
+        where = f"docs/configuration.md has those of [{section.title}], and `reactive-kafka schema` prints them"
+        return NoMeaning(f"unknown key{some}; {where}")
+    clients = f", and the client properties of a {''.join(sides)}" if sides else ""
+    return NoMeaning(f"unknown key; allowed are {', '.join(own if sides else [table + key for key in own])}{clients}")
+
+
+def _of_smallrye(section: Section, written: str) -> NoMeaning | None:
+    """The error for an attribute of SmallRye's, which only a ``.properties`` file may have; None: it is none."""
+    side = section.title.partition(".")[0]
+    found = attribute(side, written) or attribute(side, written.replace("_", "-"))
+    if found is None:
+        return None
+    if found.is_mapped:
+        return NoMeaning(f"unknown key; did you mean {found.ours!r}?", _names_of(section, found.ours))
+    return NoMeaning(f"unknown key: it is SmallRye's; here: {found.instead or found.ours}")
 
 
 def _names_of(section: Section, name: str) -> tuple[str, ...]:

@@ -58,7 +58,15 @@ FORMAT = choice(*FORMATS, imported="module:function")
 KEY_FORMAT = choice(*KEY_FORMATS, *REGISTERED_FORMATS, imported="module:function")
 METADATA_FORMAT = choice(*KEY_FORMATS, imported="module:function")
 _HEALTH = "The channel counts in the probes; with `false` none of them knows it, whatever becomes of it."
-FAILURE = choice("fail", "ignore", "dead-letter-queue", "delayed-retry-topic", imported="module:object")
+_LETTERS, _RETRIES = "dead-letter-queue", "delayed-retry-topic"
+FAILURE = choice(
+    "fail",
+    "ignore",
+    _LETTERS,
+    _RETRIES,
+    imported="module:object",
+    elsewhere={"dlq": _LETTERS, "dlt": _LETTERS, "retry": _RETRIES, "skip": "ignore", "log": "ignore", "stop": "fail"},
+)
 
 
 def subscription_of(topics: tuple[str, ...], pattern: str | None, assign: Sequence[AssignedPartition]) -> Subscription:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Generic, TypeVar
@@ -148,16 +148,17 @@ def integer(least: int, most: int = INT32_MAX, unit: str = "") -> Kind[int]:
     return Kind(expects, allowed, json=schemas.whole(least, most))
 
 
-def choice(*allowed: str, imported: str = "") -> Kind[Any]:
+def choice(*allowed: str, imported: str = "", elsewhere: Mapping[str, str] | None = None) -> Kind[Any]:
     """One of *allowed*, spelled exactly so.
 
     *imported* is the form of an object of the user's own that is allowed too: ``module:function``; nothing is imported.
+    *elsewhere*: what others call them.
     """
 
     def read(raw: Any) -> str | None:
         if not isinstance(raw, str) or raw in allowed or (imported and names_an_object(raw)):
             return raw if isinstance(raw, str) else None
-        if near := did_you_mean(raw, allowed):
+        if near := (elsewhere or {}).get(raw) or did_you_mean(raw, allowed):
             raise Hint(f"did you mean {near!r}?")
         return None
 

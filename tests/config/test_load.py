@@ -458,16 +458,50 @@ def test_an_outgoing_channel_says_what_it_takes(wrong: dict[str, Any]) -> None:
     assert next(iter(wrong)) in only_problem(outgoing(**wrong))
 
 
-def test_tables_inside_a_section_are_among_what_is_allowed_there() -> None:
-    line = only_problem({"kafka": {"group_id": "g", "nonsense": 1}, "incoming": {"orders": {}}})
-    assert ", failure_routes, and Kafka's client properties" in line
-    line = only_problem(
-        {"kafka": {"group_id": "g", "failure_route": {"ValueError": "fail"}}, "incoming": {"orders": {}}}
-    )
-    assert "did you mean 'failure_routes'?" in line
+POLLS = "records are polled as handlers take them, and a poll that fails is tried again until it works"
+IN_RETRY = [f"retry.{key}" for key in ("max_attempts", "backoff", "max_backoff", "jitter", "never", "only")]
 
 
-def test_an_unknown_key_of_a_table_is_told_what_that_table_takes() -> None:
-    line = only_problem(incoming(retry={"qqqq": 1}))
-    known = [f"retry.{key}" for key in ("max_attempts", "backoff", "max_backoff", "jitter", "never", "only")]
-    assert line.endswith("unknown key; allowed are " + ", ".join(known))
+@pytest.mark.parametrize(
+    ("tables", "said"),
+    [
+        (
+            incoming(qqqq=1),
+            "; docs/configuration.md has those of [incoming.X], and `reactive-kafka schema` prints them",
+        ),
+        (
+            incoming(interval=1),
+            "; the nearest: 'commit_interval'; docs/configuration.md has those of [incoming.X], and `reactive-kafka "
+            "schema` prints them",
+        ),
+        (
+            outgoing(qqqq=1),
+            "; docs/configuration.md has those of [outgoing.X], and `reactive-kafka schema` prints them",
+        ),
+        ({"http": {"qqqq": 1}}, "; allowed are enabled, host, port, hosts, token"),
+        ({"kafka": {"failure_route": {"ValueError": "fail"}}}, "; did you mean 'failure_routes'?"),
+        (incoming(retry={"except": ["ValueError"]}), "; allowed are " + ", ".join(IN_RETRY)),
+        (incoming(retry={"exept": 1}), "; allowed are " + ", ".join(IN_RETRY)),
+        (incoming(retry={"backof": 1}), "; did you mean 'retry.backoff'?"),
+        *((incoming(**{name: 1}), f": it is SmallRye's; here: {POLLS}") for name in ("poll-timeout", "poll_timeout")),
+        (incoming(**{"throttled.unprocessed-record-max-age.ms": 1}), "; did you mean 'unprocessed_record_max_age'?"),
+        (outgoing(waitForWriteCompletion=True), "; did you mean 'wait_for_write'?"),
+    ],
+)
+def test_an_unknown_key_is_told_with_what_is_near_or_where_all_are(tables: dict[str, Any], said: str) -> None:
+    assert only_problem(tables).endswith(f"unknown key{said}")
+
+
+@pytest.mark.parametrize(
+    ("word", "meant"),
+    [
+        ("dlq", "dead-letter-queue"),
+        ("dead-letter", "dead-letter-queue"),
+        ("retry", "delayed-retry-topic"),
+        ("skip", "ignore"),
+        ("stop", "fail"),
+    ],
+)
+def test_a_failure_strategy_by_another_name_is_understood(word: str, meant: str) -> None:
+    assert only_problem(incoming(failure_strategy=word)).endswith(f"; did you mean {meant!r}?")
+    assert only_problem(incoming(failure_routes={"KeyError": word})).endswith(f"; did you mean {meant!r}?")

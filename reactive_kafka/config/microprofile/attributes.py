@@ -63,7 +63,12 @@ _PAUSES = "channel.pause() stops fetching, so nothing has to be buffered or drop
 _REPLIES = "emitter.request(value, timeout=...) says how long, and replies need no bean"
 
 ATTRIBUTES: tuple[Attribute, ...] = (
-    _ruled("connector", BOTH, "smallrye-kafka, or absent where no channel names another one", also=("type",)),
+    _ruled(
+        "connector",
+        BOTH,
+        "none: each channel is Kafka's; smallrye-kafka, or absent where no channel names another one",
+        also=("type",),
+    ),
     _ruled("enabled", BOTH, "false: the channel is left out", "true"),
     _mapped("bootstrap.servers", BOTH, "bootstrap_servers", read.text, "localhost:9092"),
     _ruled("topic", BOTH, "topic (pattern, where pattern is true)", "the channel's name"),
