@@ -125,6 +125,11 @@ def meaning(section: Section, path: tuple[str, ...]) -> Meaning:
     raise _misplaced(section, name) or _unknown(section, written)
 
 
+def is_known(section: Section, name: str) -> bool:
+    """Whether it is a key or a client property that stands in the section itself."""
+    return _known(section, _own_name(name)) is not None or name in section.tables
+
+
 def _own_name(written: str) -> str:
     name = written.replace("-", "_")
     return KAFKA_SPELLINGS.get(name, name)

@@ -9,7 +9,7 @@ from itertools import chain
 from types import FrameType
 from typing import Any
 
-from reactive_kafka.config.keys import INCOMING
+from reactive_kafka.config.keys import INCOMING, Section, is_known
 from reactive_kafka.config.load import read_retry
 from reactive_kafka.config.schema import AckMode, IncomingSettings, Settings
 from reactive_kafka.config.tables import RetrySettings
@@ -225,6 +225,21 @@ def channel_name(decorator: str, channel: Any) -> str:
     if not isinstance(channel, str):
         raise ConfigError(f"@app.{decorator}({channel!r}): expected the name of a channel")
     return channel
+
+
+def check_given(decorator: str, channel: str, section: Section, given: Collection[str]) -> None:
+    """Refuse further arguments of ``@app.DECORATOR``; their values may be secrets, and are not shown."""
+    if not given:
+        return
+    configured = [name for name in given if is_known(section, name)]
+    strange = [name for name in given if name not in configured]
+    said = []
+    if configured:
+        table = f"[{section.title.removesuffix('X')}{channel if channel.isidentifier() else repr(channel)}]"
+        said.append(f"{', '.join(configured) if strange else 'that'} is configuration: write it in {table}")
+    if strange:
+        said.append("unknown argument" + (f" {', '.join(strange)}" if configured else ""))
+    raise ConfigError(f"@app.{decorator}({channel!r}, {', '.join(f'{name}=...' for name in given)}): {'; '.join(said)}")
 
 
 def check_is_function(decorator: str, function: Any) -> None:

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
-from typing import Any, Literal, NoReturn, TypeVar
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Literal, Never, NoReturn, TypeVar
 
+from reactive_kafka.config.keys import INCOMING, OUTGOING, Section
 from reactive_kafka.config.schema import AckMode
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.handlers.calls import HookSet
-from reactive_kafka.handlers.registry import Registry, channel_name, check_is_function, incoming_of, shows_corrupt
+from reactive_kafka.handlers.registry import (
+    Registry,
+    channel_name,
+    check_given,
+    check_is_function,
+    incoming_of,
+    shows_corrupt,
+)
 from reactive_kafka.outgoing.emitter import Emitter
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.records import TopicPartition
@@ -89,14 +97,25 @@ class Declarations:
         """Where everything stands that it declares: with the application, once that has it."""
         return self._declared.whole
 
-    def _decorating(self, decorator: str, channel: str | None = None) -> Declared:
-        """Check that *decorator* can be used, with this channel, and now; where it declares something."""
+    def _decorating(
+        self, decorator: str, channel: str | None = None, section: Section = INCOMING, given: Collection[str] = ()
+    ) -> Declared:
+        """Check that *decorator* can be used, with this channel, and now; where it declares something.
+
+        *given* are arguments that it does not have; they may be keys of the channel's *section*.
+        """
         of = "" if channel is None else f"({channel_name(decorator, channel)!r})"
+        check_given(decorator, channel or "", section, given)
         self.declared.check(f"@app.{decorator}{of}")
         return self.declared
 
     def incoming(
-        self, channel: str, *, ack: AckMode | None = None, retry: int | Mapping[str, Any] | RetrySettings | None = None
+        self,
+        channel: str,
+        *,
+        ack: AckMode | None = None,
+        retry: int | Mapping[str, Any] | RetrySettings | None = None,
+        **configured: Never,
     ) -> Callable[[F], F]:
         """Hand the records of a channel to the decorated function.
 
@@ -105,12 +124,13 @@ class Declarations:
             ack: ``"post"`` (acked when it returns, nacked when it raises), ``"manual"``, ``"pre"`` or ``"none"``;
                 None: what the channel is configured with, ``"post"`` by default.
             retry: Calls in all, or a table like ``[incoming.NAME.retry]``; None: as configured.
+            configured: Nothing: what else there is to say stands in ``[incoming.NAME]``.
 
         Raises:
             ConfigError: An argument is wrong, or the function's signature is not one of a handler.
             RuntimeError: The application is running.
         """
-        declared = self._decorating("incoming", channel)
+        declared = self._decorating("incoming", channel, given=configured)
         decorated = incoming_of(channel, ack, retry)
 
         def decorate(function: F) -> F:
@@ -121,9 +141,9 @@ class Declarations:
 
         return decorate
 
-    def outgoing(self, channel: str) -> Callable[[F], F]:
+    def outgoing(self, channel: str, **configured: Never) -> Callable[[F], F]:
         """Send what the decorated function returns to an ``[outgoing.NAME]`` channel; None sends nothing."""
-        declared = self._decorating("outgoing", channel)
+        declared = self._decorating("outgoing", channel, OUTGOING, configured)
 
         def decorate(function: F) -> F:
             declared.registry.of(function).outgoing.append(channel)
@@ -132,7 +152,7 @@ class Declarations:
         return decorate
 
     def spark(
-        self, channel: str, *, payload: Any = None, corrupt: Literal["drop", "show"] = "drop"
+        self, channel: str, *, payload: Any = None, corrupt: Literal["drop", "show"] = "drop", **configured: Never
     ) -> Callable[[F], F]:
         """Run the decorated function, ``(df, batch)``, as Spark jobs over batches of a channel.
 
@@ -147,7 +167,7 @@ class Declarations:
         Raises:
             ConfigError: An argument or the function's signature is wrong, or the channel has a Spark function already.
         """
-        declared = self._decorating("spark", channel)
+        declared = self._decorating("spark", channel, given=configured)
         show_corrupt = shows_corrupt(channel, payload, corrupt)
 
         def decorate(function: F) -> F:

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, ConfigError, Message, Record
+from reactive_kafka import App, Batch, ConfigError, Message, Record, Router
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.handlers.signature import Shape
 from reactive_kafka.handlers.spec import IncomingSpec, SourceSpec
@@ -467,6 +467,45 @@ def test_a_decorator_without_its_channel_is_an_error_that_shows_how_to_write_it(
     (problem,) = caught.value.problems
     assert f"handler ({__file__}:" in problem
     assert f'write @app.{kind}("orders") above it, with the name of a channel' in problem
+
+
+@pytest.mark.parametrize("made", [App, Router])
+@pytest.mark.parametrize(
+    ("decorator", "channel", "given", "said"),
+    [
+        (
+            "incoming",
+            "orders",
+            {"group_id": "x"},
+            "group_id=...): that is configuration: write it in [incoming.orders]",
+        ),
+        (
+            "incoming",
+            "my.orders",
+            {"group_id": "x", "poll_size": 3},
+            "group_id=..., poll_size=...): group_id is configuration: write it in [incoming.'my.orders']; unknown "
+            "argument poll_size",
+        ),
+        ("incoming", "orders", {"sasl_plain_password": "hunter2"}, "that is configuration: write it in"),
+        ("incoming", "orders", {"poll_size": 3}, "poll_size=...): unknown argument"),
+        (
+            "outgoing",
+            "invoices",
+            {"key_serializer": "string"},
+            "that is configuration: write it in [outgoing.invoices]",
+        ),
+        ("spark", "orders", {"topic": "x"}, "topic=...): that is configuration: write it in [incoming.orders]"),
+    ],
+)
+def test_what_a_decorator_is_given_and_belongs_in_the_configuration(
+    made: type[App | Router], decorator: str, channel: str, given: dict[str, Any], said: str
+) -> None:
+    with pytest.raises(ConfigError) as refused:
+        getattr(made(), decorator)(channel, **given)
+    (problem,) = refused.value.problems
+    assert problem.startswith(f"@app.{decorator}({channel!r}, ")
+    assert said in problem
+    assert "hunter2" not in problem
 
 
 def test_a_channel_that_is_no_name_is_an_error() -> None:

@@ -38,6 +38,7 @@ def decorators(app: App) -> None:
     handler(17)  # type: ignore[arg-type,unused-coroutine]
     app.incoming(handler)  # type: ignore[arg-type]  # without the channel's name
     app.incoming("orders", retry="often")  # type: ignore[arg-type]
+    app.incoming("orders", group_id="billing")  # type: ignore[arg-type]  # it is configuration
     app.incoming("orders", ack="maunal")  # type: ignore[arg-type]
     app.spark("clicks", corrupt="keep")  # type: ignore[arg-type]
     App(17)  # type: ignore[arg-type]
