@@ -40,6 +40,11 @@ _QUALIFIERS: dict[Any, bool] = {
     **dict.fromkeys((typing.Required, typing_extensions.Required), True),
     **dict.fromkeys((typing.NotRequired, typing_extensions.NotRequired), False),
 }
+_PLAIN_CLASS = re.compile(r"Unable to generate pydantic-core schema for <class '(.+?)'>")
+_KNOWN = (
+    "make it a dataclass, TypedDict, pydantic model or msgspec.Struct, or name a function that reads it in "
+    "value_deserializer"
+)
 _JSON_NAMES = {dict: "an object", list: "an array"}
 
 
@@ -170,6 +175,8 @@ def _pydantic_model(wanted: Wanted) -> Model:
         words = words_of(schema)
     except (PydanticUserError, PydanticSchemaGenerationError, PydanticUndefinedAnnotation, SchemaError) as error:
         reason = str(error).partition("\n")[0]
+        if plain := _PLAIN_CLASS.match(reason):
+            reason = f"nothing says what {plain[1]} consists of; {_KNOWN}"
         raise FormatError(f"{wanted.name} cannot be read from JSON: {reason}") from error
     # Twice as fast as a validator with nothing to check.
     careful = _plain_reader(wanted.annotation) if wanted.annotation in _JSON_NAMES else validator.validate_json

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import struct
 import uuid
-from dataclasses import asdict
+from dataclasses import asdict, make_dataclass
 from typing import Annotated, Any, Literal, NewType, Optional
 
 import msgspec
@@ -135,10 +135,15 @@ def test_an_unknown_format_is_refused_with_what_is_allowed(deserializer: str, sa
     assert f"{allowed} or module:function" in str(raised.value) or "records only" in str(raised.value)
 
 
-@pytest.mark.parametrize("payload_type", [Unreadable, list[Unreadable]])
-def test_a_type_that_json_cannot_become_is_refused_at_start_up(payload_type: object) -> None:
-    with pytest.raises(FormatError, match="cannot be read from JSON"):
+@pytest.mark.parametrize("payload_type", [Unreadable, list[Unreadable], make_dataclass("Of", [("it", Unreadable)])])
+def test_a_plain_class_is_refused_at_start_up_with_what_it_may_be(payload_type: object) -> None:
+    with pytest.raises(FormatError) as refused:
         decoder_for(payload_type, None)
+    assert str(refused.value).endswith(
+        " cannot be read from JSON: nothing says what tests.formats.types.Unreadable consists of; "
+        "make it a dataclass, TypedDict, pydantic model or msgspec.Struct, or name a function that reads it in "
+        "value_deserializer"
+    )
 
 
 def test_a_struct_of_what_msgspec_cannot_read_is_refused_at_start_up() -> None:
