@@ -19,6 +19,7 @@ from reactive_kafka.config.microprofile.values import Source, profiles_of
 from reactive_kafka.config.scan import (
     MOST_DEPTH,
     Lines,
+    hinted,
     json_lines,
     line_of,
     toml_lines,
@@ -33,6 +34,8 @@ MAX_SECRET_BYTES = 65_536
 FILE_VARIABLE = "REACTIVE_KAFKA_CONFIG"
 PROPERTIES = ".properties"
 _PROFILE = re.compile(r"[\w.-]+")  # that a file can be named after
+_PLACE = re.compile(r" \(at line (\d+), column (\d+)\)\Z")
+_TWICE = r'a backslash begins an escape: write two of them, as in "C:\\Users"'
 _LONG_NUMBER = re.compile(r"[0-9][0-9_]{4299,}")  # more digits than Python converts
 
 
@@ -110,7 +113,10 @@ def _parse_toml(source: str, text: str) -> tuple[Any, Lines]:
     try:
         return tomllib.loads(text), toml_lines(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{source}: not TOML: {error}") from None
+        text = str(error)
+        at = _PLACE.search(text)
+        where, text = (f", line {at[1]}", f"{text[: at.start()]} (column {at[2]})") if at else ("", text)
+        raise ConfigError(f"{source}{where}: not TOML: {hinted(text)}") from None
     except ValueError as error:
         raise _number_too_long(source, text, f"not TOML: {error}") from None
 
@@ -120,7 +126,7 @@ def _parse_json(source: str, text: str) -> tuple[Any, Lines]:
     try:
         return json.loads(text), json_lines(text)
     except json.JSONDecodeError as error:
-        raise ConfigError(f"{source}, line {error.lineno}: not JSON: {error.msg}") from None
+        raise ConfigError(f"{source}, line {error.lineno}: not JSON: {hinted(error.msg, _TWICE)}") from None
     except ValueError as error:
         raise _number_too_long(source, text, f"not JSON: {error}") from None
 

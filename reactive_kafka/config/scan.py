@@ -27,7 +27,14 @@ _TOML_TOKEN = re.compile(
     re.DOTALL,
 )
 _TOML_NAME = re.compile(r"""["'A-Za-z0-9_-]""")
+_ABOUT_ESCAPES = re.compile("escape|invalid hex value", re.IGNORECASE)
+IN_SINGLE_QUOTES = r"in double quotes a backslash begins an escape: use single quotes, as in 'C:\Users'"
 _JSON_TOKEN = re.compile(r'"(?:\\.?|[^"\\])*(?:"|\Z)|.', re.DOTALL)
+
+
+def hinted(problem: str, hint: str = IN_SINGLE_QUOTES) -> str:
+    """What a parser says, with the *hint* where it has met a backslash that escapes nothing."""
+    return f"{problem}: {hint}" if _ABOUT_ESCAPES.search(problem) else problem
 
 
 def too_deep_in_toml(text: str) -> int | None:

@@ -6,7 +6,7 @@ import itertools
 import re
 from typing import Any
 
-from reactive_kafka.config.scan import MOST_DEPTH, KeyPath, Lines
+from reactive_kafka.config.scan import MOST_DEPTH, KeyPath, Lines, hinted
 from reactive_kafka.errors import ConfigError, MissingExtraError
 
 MOST_NODES = 20_000
@@ -46,7 +46,7 @@ def parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
         quotes = quotes or "tag handle" in (error.problem or "")
         problem = _QUOTED.sub("", error.problem or "") if quotes else error.problem
         where = f", line {error.problem_mark.line + 1}" if error.problem_mark else ""
-        raise ConfigError(f"{source}{where}: not YAML: {problem}") from None
+        raise ConfigError(f"{source}{where}: not YAML: {hinted(problem or '')}") from None
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise ConfigError(f"{source}, line {line}: not YAML: a character that it does not allow") from None

@@ -31,11 +31,19 @@ def test_toml_yaml_and_json_say_the_same(tmp_path: Path) -> None:
     assert all(result == results[0] for result in results)
 
 
+IN_SINGLE_QUOTES = r"in double quotes a backslash begins an escape: use single quotes, as in 'C:\Users'"
+
+
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("a.toml", "[kafka]\nx = \n", "line 2"),
+        ("a.toml", "[kafka]\nx = \n", "a.toml, line 2: not TOML: Invalid value (column 5)"),
+        ("a.toml", "[kafka]\nx = [\n", "a.toml: not TOML: "),
         ("a.toml", "\nx = " + "9" * 5000, "line 2: not TOML: Exceeds the limit"),
+        *(("a.toml", f'x = "C:{path}"', f"(column 10): {IN_SINGLE_QUOTES}") for path in (r"\Users", r"\xyz", r"\qyz")),
+        ("a.yaml", r'x: "C:\Users\x"', f"numbers, but found 's': {IN_SINGLE_QUOTES}"),
+        ("a.yaml", r'x: "C:\qyz"', f": {IN_SINGLE_QUOTES}"),
+        ("a.json", r'{"x": "C:\Users"}', r': a backslash begins an escape: write two of them, as in "C:\\Users"'),
         ("a.json", '{\n"a": 1,\n}', "line 3"),
         ("a.json", '{\n"a": ' + "9" * 5000 + "}", "line 2: not JSON: Exceeds the limit"),
         ("a.json", '{"a": 1,\n"a": 2}', "line 2: a stands in line 1 too"),
