@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.metadata import version
 from typing import Any
@@ -39,7 +40,11 @@ class Commands(click.Group):
         if cmd_name in LATER:
             raise click.UsageError(f"{cmd_name!r} is not supported yet; there are {', '.join(MODULES)}")
         if cmd_name not in MODULES:
-            return None
+            if ctx.resilient_parsing or cmd_name.startswith("-"):  # completed, or an option
+                return None
+            near = get_close_matches(cmd_name, MODULES, 1)
+            instead = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(MODULES)}"
+            raise click.UsageError(f"No such command {cmd_name!r}. {instead}", ctx)
         command: click.Command = getattr(import_module(MODULES[cmd_name]), cmd_name)
         return command
 

@@ -43,10 +43,19 @@ def test_a_command_that_is_still_to_come_is_refused_by_name(name: str, tmp_path:
     assert f"{name!r} is not supported yet" in ended.err
 
 
-def test_an_unknown_command_is_wrong_usage(tmp_path: Path) -> None:
-    ended = cli("rum", cwd=tmp_path)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("ruun", "billing:app"), "No such command 'ruun'. Did you mean 'run'?"),
+        (("chek",), "No such command 'chek'. Did you mean 'check'?"),
+        (("consume",), "No such command 'consume'. There are " + ", ".join(MODULES)),
+        (("--ruun",), "No such option '--ruun'"),
+    ],
+)
+def test_an_unknown_command_is_wrong_usage(words: tuple[str, ...], said: str, tmp_path: Path) -> None:
+    ended = cli(*words, cwd=tmp_path)
     assert ended.code == 2
-    assert "No such command 'rum'" in ended.err
+    assert said in ended.err
 
 
 def test_importing_the_command_line_loads_no_command_and_no_extra() -> None:
