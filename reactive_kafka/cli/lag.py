@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import click
 
+from reactive_kafka.channel.spec import group_of_retries
 from reactive_kafka.cli import options
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.finding import Cluster, check_reachable
-from reactive_kafka.cli.positions import look
+from reactive_kafka.cli.positions import GroupView, look
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.config.schema import IncomingSettings
 
@@ -26,6 +27,7 @@ class LagQuery(NamedTuple):
     topics: tuple[str, ...]  # those to look at; empty: those in which the group has committed anything
     cluster: Cluster  # without channels: only Kafka is asked
     in_store_of: str | None = None  # the channel whose checkpoint store keeps the positions; None: Kafka keeps them
+    is_of_retries: bool = False  # of a channel's delayed retries: its topics and the group may still be to come
 
 
 class Row(NamedTuple):
@@ -41,8 +43,8 @@ class Row(NamedTuple):
 
 @click.command(name="lag", short_help="Show how far groups are behind.")
 @options.config(
-    "Configuration file; the groups and topics of its incoming channels are shown. Default: "
-    "$REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml."
+    "Configuration file; the groups and topics of its incoming channels and of their delayed retries are shown. "
+    "Default: $REACTIVE_KAFKA_CONFIG, or ./reactive-kafka.toml."
 )
 @options.servers("Brokers to ask, without a configuration file; requires --group.")
 @click.option("--group", metavar="GROUP", help="Only this group.")
@@ -84,26 +86,33 @@ def _configured(config: tuple[Path, ...] | None, group: str | None, topics: tupl
     settings = read_settings(config, environ=os.environ).checked()
     channels = list(settings.incoming.values())
     asked = [
-        _of_channel(channel, settings.bootstrap_servers, topics)
+        query
         for channel in channels
-        if channel.group_id is not None
-        and group in (None, channel.group_id)
-        and (not topics or any(channel.subscription.reads(topic) for topic in topics))
+        for query in _of_channel(channel, settings.bootstrap_servers, topics)
+        if group in (None, query.group)
     ]
     if not asked:
         known = "; ".join(f"{channel.name}: group {channel.group_id}, {_what(channel)}" for channel in channels)
         wanted = [f"group {group}"] * (group is not None) + [_names(topics)] * bool(topics)
         has = f"has {' and '.join(wanted)}" if wanted else "is there"
         raise Failure(f"no incoming channel of {settings.source} {has}; there are: {known or 'none'}")
+    for query in asked:
+        check_reachable(query.cluster.servers, settings.source)
     return list({(one.group, one.topics, one.cluster.servers): one for one in asked}.values())
 
 
-def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]) -> LagQuery:
+def _of_channel(channel: IncomingSettings, servers: str, topics: tuple[str, ...]) -> Iterator[LagQuery]:
+    """The groups of a channel that read any of these topics; without any, all of them."""
     own = str(channel.client.get("bootstrap_servers") or servers)
-    check_reachable(own, f"channel {channel.name!r}")
-    wanted = tuple(filter(channel.subscription.reads, topics)) or channel.subscription.topics
-    in_store_of = None if channel.checkpoint is None else channel.name
-    return LagQuery(channel.group_id or "", wanted, Cluster(own, channel.client), in_store_of)
+    wanted = tuple(filter(channel.subscription.reads, topics))
+    if channel.group_id is not None and (wanted or not topics):
+        in_store_of = None if channel.checkpoint is None else channel.name
+        cluster = Cluster(own, channel.client)
+        yield LagQuery(channel.group_id, wanted or channel.subscription.topics, cluster, in_store_of)
+    if (delayed := channel.delayed_retry) is not None:
+        wanted = tuple(topic for topic in delayed.topics if not topics or topic in topics)
+        if wanted:
+            yield LagQuery(group_of_retries(channel), wanted, Cluster(own, delayed.client), is_of_retries=True)
 
 
 def _what(channel: IncomingSettings) -> str:
@@ -116,10 +125,19 @@ def _names(topics: Iterable[str]) -> str:
 
 
 async def _rows(asked: Sequence[LagQuery]) -> list[Row]:
-    views = [await look(one.cluster, one.group, one.topics) for one in asked]
+    views = [await _look(one) for one in asked]
     return [
         Row(view.name, *one.partition, one.position, one.log.end, one.lag) for view in views for one in view.positions
     ]
+
+
+async def _look(asked: LagQuery) -> GroupView:
+    if not asked.is_of_retries:
+        return await look(asked.cluster, asked.group, asked.topics)
+    async with asked.cluster.clients() as (_, inspector):
+        known = await inspector.topics()
+    there = [topic for topic in asked.topics if topic in known]  # no record has been retried in the others
+    return await look(asked.cluster, asked.group, there, may_be_new=True)
 
 
 def notes(asked: Iterable[LagQuery], rows: Collection[Row]) -> list[str]:
@@ -131,6 +149,8 @@ def notes(asked: Iterable[LagQuery], rows: Collection[Row]) -> list[str]:
                 f"channel {one.in_store_of} keeps its positions in a checkpoint store: these are Kafka's, which are "
                 f"older; reactive-kafka offsets show {one.group} reads the store"
             )
+        elif one.is_of_retries and not any(row.group == one.group and row.log_end for row in rows):
+            continue  # no record has been retried
         elif not any(row.group == one.group and row.committed is not None for row in rows):
             lines.append(f"group {one.group} has committed nothing to Kafka")
     return lines

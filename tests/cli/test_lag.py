@@ -17,6 +17,7 @@ from reactive_kafka.cli.finding import Cluster
 from reactive_kafka.cli.lag import LagQuery, Row, notes, table
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
+from reactive_kafka.testing import MemoryBroker
 from tests.broker.members import Member
 from tests.cli import inside
 from tests.cli.process import cli
@@ -133,6 +134,52 @@ def test_a_broker_that_the_caller_brings_is_asked_too() -> None:
     inside.commit(broker, "billing", "orders", 3)
     ended = inside.cli_on(broker, "lag", "--group", "billing", "--json")
     assert [(row["committed"], row["lag"]) for row in json.loads(ended.out)] == [(3, 2)]
+
+
+RETRIES = "kafka-delayed-retry-topic-billing"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ((), [("billing", "orders", 3, 2), (RETRIES, "orders_retry_10000", 1, 3)]),
+        (("--group", RETRIES), [(RETRIES, "orders_retry_10000", 1, 3)]),
+        (("--group", "billing"), [("billing", "orders", 3, 2)]),
+        (("--topic", "orders_retry_10000"), [(RETRIES, "orders_retry_10000", 1, 3)]),
+        (("--topic", "orders"), [("billing", "orders", 3, 2)]),
+    ],
+)
+def test_delayed_retries_are_a_group_of_their_own(
+    arguments: tuple[str, ...], shown: list[tuple[str, str, int, int]], tmp_path: Path
+) -> None:
+    broker = with_retries(tmp_path)
+    broker.create_topic("orders_retry_10000", 1)
+    inside.fill(broker, "orders_retry_10000", [4])
+    inside.commit(broker, RETRIES, "orders_retry_10000", 1)
+    ended = inside.cli_on(broker, "lag", "--config", str(tmp_path / "shop.toml"), *arguments, "--json", servers=False)
+    rows = [(row["group"], row["topic"], row["committed"], row["lag"]) for row in json.loads(ended.out)]
+    assert (ended.code, ended.err, rows) == (0, "", shown)
+
+
+def test_delayed_retries_that_never_were_are_left_out(tmp_path: Path) -> None:
+    ended = inside.cli_on(
+        with_retries(tmp_path), "lag", "--config", str(tmp_path / "shop.toml"), "--json", servers=False
+    )
+    assert (ended.code, ended.err) == (0, "")
+    assert [row["group"] for row in json.loads(ended.out)] == ["billing"]
+
+
+def with_retries(folder: Path) -> MemoryBroker:
+    """A topic that is 2 records behind; shop.toml has a channel of it with two retry topics, of which none exists."""
+    (folder / "shop.toml").write_text(
+        '[kafka]\nbootstrap_servers = "memory:1"\n[incoming.orders]\ngroup_id = "billing"\n'
+        'failure_strategy = "delayed-retry-topic"\n'
+        'delayed_retry.topics = ["orders_retry_10000", "orders_retry_60000"]\n'
+    )
+    broker = inside.make_broker(1, "orders")
+    inside.fill(broker, "orders", [5])
+    inside.commit(broker, "billing", "orders", 3)
+    return broker
 
 
 async def test_a_running_member_is_not_disturbed(servers: str, group: str, tmp_path: Path) -> None:
