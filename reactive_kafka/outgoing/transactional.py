@@ -18,6 +18,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed
 from reactive_kafka.observe.facts import OutgoingFacts
+from reactive_kafka.observe.writable import Writable
 from reactive_kafka.outgoing.outbox import Gathering, Outbound, Partitioner, Receipt
 from reactive_kafka.outgoing.transactions import Sender, TransactionalProducers
 from reactive_kafka.outgoing.waiting import Waiting
@@ -53,7 +54,7 @@ class TransactionalWriter(Sender):
         """Claim an id in the background, and again after each trouble; a missing *topic* is told from now on."""
 
         async def connect() -> None:
-            waits = Waits(BACKOFF)
+            waits, reach = Waits(BACKOFF), Writable(self.name, topic, self._observer)
             with CancelScope() as self._scope:
                 is_found = False
                 while True:
@@ -61,11 +62,14 @@ class TransactionalWriter(Sender):
                         if not is_found:
                             await self.producers.partitions(topic)
                             is_found = True
+                            reach.found()
                         await self.producers.trouble.wait()
                         await asyncio.sleep(waits.next_s())  # a transaction that is tried again does it by itself
                         await self.producers.mend()
                     except BrokerError as error:
                         self.producers.error = str(error)
+                        if not is_found:
+                            reach.failed(error, self._clock.monotonic())
                         await asyncio.sleep(waits.next_s())
                     else:
                         waits.reset()

@@ -15,6 +15,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.errors import BrokerError, ChannelClosedError, RejectedRecordError, UnexpectedEndError, describe
 from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed, Unwritten
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
+from reactive_kafka.observe.writable import Writable
 from reactive_kafka.outgoing.outbox import Gathering, Line, Outbound, Outbox, Partitioner, part_of
 from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.records import TopicPartition
@@ -72,7 +73,7 @@ class Writer:
         """Connect in the background, and go on trying where no broker answers; a missing *topic* is told from then."""
 
         async def connect() -> None:
-            waits = Waits(BACKOFF)
+            waits, reach = Waits(BACKOFF), Writable(self.name, topic, self._observer)
             while True:
                 try:
                     await self._producer.start()
@@ -80,9 +81,12 @@ class Writer:
                         await self._producer.partitions(topic)
                 except BrokerError as error:
                     self._broker_error = str(error)
+                    if topic:
+                        reach.failed(error, self._clock.monotonic())
                     await asyncio.sleep(waits.next_s())
                 else:
                     self._broker_error = None
+                    reach.found()
                     return
 
         self._background(connect, f"outgoing {self.name}")

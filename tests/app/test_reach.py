@@ -9,7 +9,14 @@ import pytest
 
 from reactive_kafka import App, Message
 from reactive_kafka.broker.memory.broker import MemoryBroker
-from reactive_kafka.observe.events import LeadersAway, LeadersBack, NothingMatches, TopicFound, TopicMissing
+from reactive_kafka.observe.events import (
+    LeadersAway,
+    LeadersBack,
+    NothingMatches,
+    NotWritable,
+    TopicFound,
+    TopicMissing,
+)
 from reactive_kafka.testing import TestApp, VirtualTimeLoop
 from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, now, running, tp, until
 
@@ -129,6 +136,41 @@ async def test_a_static_assignment_of_a_missing_topic_names_it() -> None:
     await until(lambda: is_ready(app), 3)
     await starting
     await app.stop()
+    await broker.close()
+
+
+@pytest.mark.parametrize("invoices", [{}, {"transactional_id": "billing"}])
+@in_virtual_time
+async def test_an_outgoing_topic_that_does_not_exist_is_told_once_before_anything_is_sent(
+    invoices: dict[str, Any],
+) -> None:
+    recorder, broker = Recorder(), bare_broker()
+    app = App({"outgoing": {"invoices": invoices}}, observer=recorder)
+    app.emitter("invoices")
+    starting = asyncio.ensure_future(TestApp(app, broker=broker, start_timeout_s=100).__aenter__())
+    await asyncio.sleep(30)
+    missing = "topic 'invoices' does not exist, and the broker does not create it"
+    assert [check.data["reason"] for check in app.health().ready.checks] == [f"broker: {missing}"]
+    assert [event.text() for event in recorder.of(NotWritable)] == [
+        f"{missing}; what is sent to the topic 'invoices' waits for that"
+    ]
+    broker.create_topic("invoices", 1)
+    await until(lambda: is_ready(app), 10)
+    await starting
+    assert [event.topic for event in recorder.of(TopicFound)] == ["invoices"]
+    await app.stop()
+    await broker.close()
+
+
+@in_virtual_time
+async def test_an_outgoing_topic_that_is_there_soon_is_not_told_of() -> None:
+    recorder, broker = Recorder(), bare_broker()
+    app = App({"outgoing": {"invoices": {}}}, observer=recorder)
+    app.emitter("invoices")
+    asyncio.get_running_loop().call_later(1, broker.create_topic, "invoices", 1)
+    async with TestApp(app, broker=broker, start_timeout_s=100):
+        await until(lambda: is_ready(app), 10)
+    assert [*recorder.of(NotWritable), *recorder.of(TopicFound)] == []
     await broker.close()
 
 

@@ -134,7 +134,14 @@ class TopicMissing(Problem):
 
 @event("the topic {topic!r} is available", apart=("topic",))
 class TopicFound(ChannelEvent):
-    """The end of :class:`TopicMissing`."""
+    """The end of :class:`TopicMissing`, or of :class:`NotWritable`."""
+
+    topic: str
+
+
+@event("{reason}; what is sent to the topic {topic!r} waits for that", apart=("topic",))
+class NotWritable(Problem):
+    """An outgoing channel cannot reach the broker or its topic since its start; reported once."""
 
     topic: str
 
