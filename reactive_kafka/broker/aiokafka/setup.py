@@ -56,14 +56,22 @@ FATAL = (
     kafka_errors.InconsistentGroupProtocolError,
     kafka_errors.InvalidSessionTimeoutError,
 )
-RIGHTS = {
+TO_CHANGE = {
     kafka_errors.TopicAuthorizationFailedError: "a right on the topic is missing (READ, or WRITE for what is written)",
     kafka_errors.GroupAuthorizationFailedError: "the right READ on the group is missing",
     kafka_errors.ClusterAuthorizationFailedError: (
         "the right WRITE on a topic is missing, or IDEMPOTENT_WRITE on the cluster"
     ),
     kafka_errors.TransactionalIdAuthorizationFailed: "the right WRITE on the transactional id is missing",
+    kafka_errors.InconsistentGroupProtocolError: (
+        "other members of the group divide the partitions in another way: set partition.assignment.strategy to one of "
+        "theirs, or give this channel a group_id of its own"
+    ),
+    kafka_errors.InvalidSessionTimeoutError: (
+        "session.timeout.ms is not between the broker's group.min.session.timeout.ms and group.max.session.timeout.ms"
+    ),
 }
+"""What whoever reads an error is to change, where its name does not say that."""
 REJECTED = (
     kafka_errors.MessageSizeTooLargeError,
     kafka_errors.RecordListTooLargeError,
@@ -93,6 +101,7 @@ TOLD_BY_US = (
     *("Topic %s not found in cluster metadata", "Topic %s is not available during auto-create"),
     *("Topic %s is not authorized for this client", "Not authorized to read from topic"),
     *("Group Coordinator Request failed", "Marking the coordinator dead", "Error sending %s to node"),
+    "Attempt to join group failed due to fatal error",
     *("Failed fetch messages from", "Failed fetch offsets from"),
 )
 """How lines begin that say less than our own events, which tell of brokers and topics that are away, and why."""
@@ -140,8 +149,8 @@ for _name in (
 def translate(error: BaseException) -> BrokerError:
     """The error of ours that says who must act; raise it ``from`` the client's."""
     text = str(error) if isinstance(error, kafka_errors.KafkaError) else describe(error)  # its own begin with the class
-    if (missing := RIGHTS.get(type(error))) is not None:
-        text = f"{text}: {missing}"
+    if (what := TO_CHANGE.get(type(error))) is not None:
+        text = f"{text}: {what}"
     ours = ((NOT_OWNER, NotOwnerError), (FATAL, FatalBrokerError), (REJECTED, RejectedRecordError))
     return next((kind for theirs, kind in ours if isinstance(error, theirs)), TransientBrokerError)(text)
 

@@ -43,6 +43,9 @@ APIS = (
     Api(12, "Heartbeat", (*COORDINATOR, 27, 22, 25)),
     Api(14, "SyncGroup", (NOT_AVAILABLE, NOT_COORDINATOR, 22, 25, 27), (NOT_ALLOWED,)),
 )
+SAID = {23: "other members of the group divide the partitions in another way: set partition.assignment.strategy to one "
+    "of theirs, or give this channel a group_id of its own"}  # fmt: skip
+"""Where the broker's own words do not say what to change."""
 FATAL = [(api, code, name) for api in APIS for code, name in api.fatal]
 
 
@@ -102,6 +105,7 @@ async def test_an_error_that_does_not_pass_is_told_and_the_right_may_come_later(
         await until(lambda: name in str(diary.app.health().ready.to_json()), f"readiness names {name}")
         assert diary.app.health().ready.status == "DOWN"
         assert diary.app.health().live.status == "UP"
+        assert SAID.get(code, "") in str(diary.app.health().ready.to_json())
         rig.broker.heal(api.key)
         await until(lambda: diary.committed() == {0: 3}, "it goes on by itself", 40)
         await until(lambda: diary.app.health().status == "UP", "it is well")
