@@ -8,7 +8,7 @@ import math
 import sys
 import time
 from collections.abc import Callable, Hashable, Iterable, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, TextIO
@@ -16,7 +16,7 @@ from typing import Any, Literal, TextIO
 from reactive_kafka.errors import HandlerError, ReactiveKafkaError
 from reactive_kafka.observe.bursts import BURST, REPEAT_INTERVAL_S, Allowance, OffsetRuns
 from reactive_kafka.observe.events.base import ChannelEvent, Event, Level
-from reactive_kafka.observe.events.channel import ChannelFailed, ChannelStateChanged
+from reactive_kafka.observe.events.channel import ChannelFailed, ChannelStateChanged, OffsetReset, PartitionsReset
 from reactive_kafka.observe.events.commits import SettledNotStored
 from reactive_kafka.observe.events.records import FailureEvent, RecordFailed
 from reactive_kafka.observe.facts import SparkBatchFacts
@@ -25,6 +25,7 @@ from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import TopicPartition
 
 LONGEST_TOGETHER = 4000  # characters of a line that names many offsets; the reason comes last and is what is cut
+TOGETHER_S = 0.2  # how long a line about a partition waits for the others of its assignment
 PARTITIONS_NAMED = 20  # of a set of partitions in a line's fields
 EVENT = "event_type"
 """The field with the name of the event. structlog keeps a line's text in ``event``, where a field would replace it."""
@@ -43,6 +44,7 @@ class _Held:
     event: Event
     due: float
     offsets: OffsetRuns | None = None
+    resets: list[OffsetReset] = field(default_factory=list)  # that are told together
 
 
 class LogObserver:
@@ -70,6 +72,10 @@ class LogObserver:
         if isinstance(event, RecordFailed):
             self._flush(now)
             self._on_record(event, now)
+            return
+        if isinstance(event, OffsetReset):  # of the partitions of an assignment, most often: the line waits for them
+            self._flush(now)
+            (self._held.get(event.kind()) or self._hold(event.kind(), event, now + TOGETHER_S)).resets.append(event)
             return
         key = event.key()
         suppressed = self._repeats.take(key, now)
@@ -121,7 +127,13 @@ class LogObserver:
     def _write_held(self, keys: Iterable[Hashable], now: float) -> None:
         for key in keys:
             held = self._held.pop(key)
-            if held.offsets is None:
+            if held.resets:
+                one, several = (
+                    held.resets[0],
+                    PartitionsReset(channel=held.resets[0].channel, resets=tuple(held.resets)),
+                )
+                self._write(several if held.resets[1:] else one, 0, now)
+            elif held.offsets is None:
                 suppressed = self._repeats.restart(key, now)
                 self._write(held.event, suppressed - 1, now)  # the event itself was counted as suppressed
             else:
@@ -165,7 +177,7 @@ def _leads_to(held: Event, event: Event) -> bool:
     """Whether *event* may have followed from *held*, so that its line must come later."""
     if not isinstance(held, ChannelEvent) or not isinstance(event, ChannelEvent) or held.channel != event.channel:
         return False
-    if isinstance(event, _LED_TO):
+    if isinstance(event, _LED_TO) or isinstance(held, OffsetReset):
         return True
     return isinstance(held, FailureEvent) and getattr(event, "partition", held.partition) == held.partition
 
@@ -205,26 +217,26 @@ def configure_logging(
 def _fields(event: Event | SparkBatchFacts) -> dict[str, Any]:
     """The fields that have a value, as values that JSON knows, under names that no log record uses itself."""
     result: dict[str, Any] = {}
-    for field in fields(event):
-        if field.name == "error":  # shown as a traceback
+    for each in fields(event):
+        if each.name == "error":  # shown as a traceback
             continue
-        value = getattr(event, field.name)
+        value = getattr(event, each.name)
         match value:
             case TopicPartition():
                 result |= {"topic": one_line(value.topic), "partition": value.partition}
             case frozenset():
-                result[field.name] = [str(item) for item in sorted(value)[:PARTITIONS_NAMED]]
-                result[f"{field.name}_count"] = len(value)
+                result[each.name] = [str(item) for item in sorted(value)[:PARTITIONS_NAMED]]
+                result[f"{each.name}_count"] = len(value)
             case str():
-                result[field.name] = one_line(value)
+                result[each.name] = one_line(value)
             case SparkBatchFacts():
                 result |= _fields(value)
             case tuple():
-                result[field.name] = [one_line(str(item)) for item in value[:PARTITIONS_NAMED]]
+                result[each.name] = [one_line(str(item)) for item in value[:PARTITIONS_NAMED]]
             case None:
                 pass
             case _:
-                result[field.name] = value
+                result[each.name] = value
     return result
 
 

@@ -3,7 +3,7 @@ import json
 import logging
 import re
 from collections.abc import Iterator
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -18,6 +18,7 @@ from reactive_kafka.observe.events import (
     Event,
     HandlerRetried,
     LoopBlocked,
+    OffsetReset,
     RecordDeadLettered,
     RecordIgnored,
     RecordLeft,
@@ -315,6 +316,56 @@ def test_what_was_held_back_of_a_channel_comes_before_the_lines_that_it_led_to(b
         ("ChannelStateChanged", "orders", None),
         ("CommitFailed", "invoices", None),
     ]
+
+
+def reset(partition: int, start: int | None, to: int, **more: Any) -> OffsetReset:
+    return OffsetReset(
+        channel="orders", partition=TopicPartition("orders", partition), from_offset=start, to_offset=to,
+        to="earliest", **more,
+    )  # fmt: skip
+
+
+def test_partitions_that_are_reset_alike_share_a_line(bench: Bench) -> None:
+    for partition in range(3):
+        bench.observer.on(reset(partition, None, 0))
+    for partition in range(3, 15):
+        bench.observer.on(reset(partition, 5, 100 + partition % 2, skipped=95))
+    bench.observer.on(reset(15, 5, 100, skipped=95, reason="the topic was made anew"))
+    bench.observer.on(ChannelStateChanged(channel="orders", old="connecting", new="running"))
+    assert [(line.levelno, line.getMessage()) for line in bench.sink.records] == [
+        (
+            logging.INFO,
+            "orders: 3 partitions were reset to earliest: nothing committed -> offset 0 (orders-0, orders-1, orders-2)",
+        ),
+        (
+            logging.WARNING,
+            "orders: 12 partitions were reset to earliest: offset 5 -> offset 101 (orders-3, orders-5, orders-7, "
+            "orders-9, orders-11, orders-13), offset 5 -> offset 100 (orders-4, orders-6, orders-8, orders-10, "
+            "orders-12, orders-14), 1140 records skipped",
+        ),
+        (
+            logging.WARNING,
+            "orders: orders-15 was reset to earliest: offset 5 -> offset 100, 95 records skipped; "
+            "the topic was made anew",
+        ),
+        (logging.INFO, "orders: running, was connecting"),
+    ]
+
+
+def test_a_reset_is_told_before_long_and_before_what_happens_to_its_channel(bench: Bench) -> None:
+    bench.observer.on(reset(0, None, 0))
+    bench.now += 0.1
+    bench.observer.on(ignored())
+    assert len(bench.sink.messages) == 2
+    bench.observer.on(reset(1, None, 0))
+    bench.observer.flush()
+    assert len(bench.sink.messages) == 2
+    bench.now += 0.25
+    bench.observer.flush()
+    assert bench.sink.messages[2:] == ["orders: orders-1 was reset to earliest: nothing committed -> offset 0"]
+    bench.observer.on(reset(2, None, 0))
+    bench.observer.close()
+    assert len(bench.sink.messages) == 4
 
 
 def test_a_line_that_was_written_early_is_not_counted_again(bench: Bench) -> None:

@@ -63,8 +63,9 @@ def test_a_service_whose_log_nobody_reads_works_on_and_tells_later_what_was_drop
     numbers = [int(line.split("shop: ")[1].split()[0]) for line in lines if "xxxx" in line]
     assert numbers == list(range(len(numbers)))
     assert 500 < len(numbers) < 3000, "the pipe held all of them"
-    (told,) = (line for line in lines if "were dropped" in line)
-    assert told.split("reactive_kafka: ")[1].startswith(f"{3000 - len(numbers)} log lines were dropped")
+    # A line of ours is shorter than the service's: it may fit behind those that are held, and says so far before it.
+    told = [line.split("reactive_kafka: ")[1].split()[0] for line in lines if "log lines were dropped" in line]
+    assert sum(map(int, told)) == 3000 - len(numbers)
     assert any(line.endswith("shop: the last one") for line in lines)
 
 

@@ -208,7 +208,7 @@ async def test_a_test_in_which_nothing_is_wrong_has_no_warning_in_its_log(caplog
             await test.send("early", "x")
             await test.settled()
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
-    assert "was reset to earliest: nothing committed" in caplog.text
+    assert "partitions were reset to earliest: nothing committed -> offset 0 (" in caplog.text
 
 
 async def test_what_was_passed_over_is_still_a_warning(caplog: pytest.LogCaptureFixture) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Literal
 
 from reactive_kafka.observe.batches import count_of, ranges_text
@@ -14,7 +15,10 @@ from reactive_kafka.observe.events.base import (
     TracedProblem,
     event,
 )
+from reactive_kafka.observe.text import first_of
 from reactive_kafka.records import TopicPartition
+
+MOST_NAMED = 10  # partitions, or moves of them, in one line
 
 
 @event("{new}, was {old}", apart=("new",))
@@ -200,11 +204,41 @@ class OffsetReset(PartitionEvent):
         """A warning, but where a group begins with a log: it passes nothing over, and has lost nothing."""
         return "info" if self.from_offset is None and self.reason is None and self.to_offset == 0 else self.level
 
-    def text(self) -> str:
+    def kind(self) -> Hashable:
+        """Equal for resets that one line tells of."""
+        return OffsetReset, self.channel, self.to, self.from_offset is None, self.reason, self.loudness()
+
+    def move(self) -> str:
+        """From where to where."""
         start = "nothing committed" if self.from_offset is None else f"offset {self.from_offset}"
+        return f"{start} -> offset {self.to_offset}"
+
+    def text(self) -> str:
         skipped = f", {self.skipped} records skipped" if self.skipped else ""
         why = "" if self.reason is None else f"; {self.reason}"
-        return f"{self.partition} was reset to {self.to}: {start} -> offset {self.to_offset}{skipped}{why}"
+        return f"{self.partition} was reset to {self.to}: {self.move()}{skipped}{why}"
+
+
+@event(level="warning")
+class PartitionsReset(ChannelEvent):
+    """Several :class:`OffsetReset` of one kind, as the log tells them."""
+
+    resets: tuple[OffsetReset, ...]
+
+    def loudness(self) -> Level:
+        return self.resets[0].loudness()
+
+    def text(self) -> str:
+        first = self.resets[0]
+        moves: dict[str, list[TopicPartition]] = {}
+        for reset in self.resets:
+            moves.setdefault(reset.move(), []).append(reset.partition)
+        places = [f"{move} ({first_of(sorted(those), MOST_NAMED)})" for move, those in moves.items()]
+        lost = sum(reset.skipped or 0 for reset in self.resets)
+        skipped = f", {lost} records skipped" if lost else ""
+        why = "" if first.reason is None else f"; {first.reason}"
+        named = first_of(places, MOST_NAMED)
+        return f"{len(self.resets)} partitions were reset to {first.to}: {named}{skipped}{why}"
 
 
 @event(level="error")
