@@ -13,7 +13,7 @@ from math import inf
 from typing import Literal
 
 from reactive_kafka.config.checks import GroupTimes
-from reactive_kafka.observe.events import HandlerAbandoned, Rebalanced, RevocationCut, SettledNotStored
+from reactive_kafka.observe.events import HandlerAbandoned, Rebalanced, RevocationCut, SettledNotStored, StopWaits
 from reactive_kafka.partitions import deadlines as granted
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.deadlines import Deadlines, LastAssignment, Slot
@@ -26,6 +26,7 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import NoEndError, is_set_within, outcome_of
 
 CUT_OFF_S = 10.0
+TOLD_AFTER_S = 1.0  # of a stop that waits for records
 """How long a stop that is to wait for nothing waits for jobs that it has cancelled, or ``drain_timeout`` if less."""
 
 During = Literal["revocation", "stop"]
@@ -58,6 +59,7 @@ class Assignment:
         self._times = GroupTimes.of(parts.settings.client.get)
         self._last = LastAssignment()
         self._draining_since: float | None = None
+        self._has_told_waiting = False
         self._releasing = asyncio.Lock()
         self._is_over = False  # let go for good: what is assigned until the client has left is not read
         self._is_leaving = False  # the same, of a client that another one follows
@@ -168,7 +170,7 @@ class Assignment:
         now = self._clock.monotonic()
         whole_s = max(deadline - now, min(self._settings.drain_timeout_s, CUT_OFF_S if to_the_end else most - now))
         ends = min(deadline, now + whole_s - self._parts.workers.reserve_s(whole_s))
-        if await self._until(are_over, ends):
+        if await (self._until_told if to_the_end else self._until)(are_over, ends):
             return
         try:
             async with asyncio.timeout(max(0.0, now + whole_s - self._clock.monotonic())):
@@ -198,7 +200,8 @@ class Assignment:
             records = unstored = 0
             if any(one.live is not None for one in self._owned.named(partitions)):
                 rest_end = min(deadlines.grace, deadlines.commit_at)
-                await self._until(lambda: self._owned.are_settled(partitions), rest_end)
+                wait = self._until_told if during == "stop" else self._until
+                await wait(lambda: self._owned.are_settled(partitions), rest_end)
                 records = self._count_abandoned(partitions, during)
                 slot = deadlines.commit(self._clock.monotonic())
                 if not await self._flush(slot, partitions):
@@ -248,6 +251,17 @@ class Assignment:
             if not await is_set_within(self._changed, deadline - self._clock.monotonic()):
                 return holds()
         return True
+
+    async def _until_told(self, holds: Callable[[], bool], deadline: float) -> bool:
+        """The same, at a stop; what it waits for is told once."""
+        if await self._until(holds, min(deadline, self._clock.monotonic() + TOLD_AFTER_S)):
+            return True
+        if (left_s := deadline - self._clock.monotonic()) > 0 and not self._has_told_waiting:
+            self._has_told_waiting = True
+            records, oldest = self._owned.in_flight(), tuple(self._owned.unsettled())
+            name = self._settings.name
+            self._parts.observer.on(StopWaits(channel=name, records=records, oldest=oldest, left_s=left_s))
+        return await self._until(holds, deadline)
 
     def _count_abandoned(self, partitions: Collection[TopicPartition] | None, during: During) -> int:
         self._parts.history.abandoned += self._owned.running(partitions)

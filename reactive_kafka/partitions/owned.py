@@ -136,6 +136,11 @@ class OwnedPartitions:
         """Records with a handler, or with the application, and without a verdict."""
         return sum(one.in_flight for one in self.named(partitions) if one.live is not None)
 
+    def unsettled(self) -> list[str]:
+        """The first record of each partition that is without a verdict."""
+        live = [(one.id, one.live) for one in self.table if one.live is not None and one.in_flight]
+        return [f"{partition} from offset {tracker.committable} on" for partition, tracker in sorted(live)]
+
     def are_settled(self, partitions: Collection[TopicPartition] | None = None) -> bool:
         """Whether nothing is in flight, and no nack is being carried out any more."""
         nacks = [verdicts_of(one.live).nacks for one in self.named(partitions) if one.live is not None]

@@ -12,7 +12,7 @@ import pytest
 from reactive_kafka import ChannelClosedError, ConfigError, Message
 from reactive_kafka.broker.client import Connector, Consumer
 from reactive_kafka.handlers.calls import calls_in_threads
-from reactive_kafka.observe.events import HandlerAbandoned, HookFailed
+from reactive_kafka.observe.events import HandlerAbandoned, HookFailed, StopWaits
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
     Recorder,
@@ -166,6 +166,53 @@ async def test_a_manual_message_left_unsettled_is_waited_for_and_may_still_be_ac
         await app.stop()
         assert 7 <= now() - began < 7.2
         assert positions(test.broker) == [1]
+
+
+@pytest.mark.parametrize("ack", ["manual", "post"])
+@in_virtual_time
+async def test_a_stop_that_waits_for_records_says_once_for_which_and_for_how_long(ack: str) -> None:
+    recorder, goes_on = Recorder(), asyncio.Event()
+    app, kept = make_app(recorder, ack=ack, concurrency=2, drain_timeout="30s"), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.offset == 0:
+            await message.ack()
+            return
+        kept.append(message)
+        if ack == "post":
+            await goes_on.wait()
+
+    async with running(app, partitions=2) as test:
+        for partition in (0, 1):
+            await send(test, b"", b"", partition=partition)
+        await until(lambda: len(kept) == 2)
+        loop = asyncio.get_running_loop()
+        loop.call_later(7, lambda: [goes_on.set(), *(message.ack() for message in kept)])
+        await app.stop()
+    (told,) = recorder.of(StopWaits)
+    assert told.text() == (
+        "stop: waits for 2 records without a verdict (orders-0 from offset 1 on, orders-1 from offset 1 on), "
+        "for at most 29.0 s more"
+    )
+    assert recorder.of(HandlerAbandoned) == []
+
+
+@in_virtual_time
+async def test_a_stop_that_is_soon_over_says_nothing_of_waiting() -> None:
+    recorder = Recorder()
+    app, kept = make_app(recorder, ack="manual"), list[Message[bytes]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: kept)
+        asyncio.get_running_loop().call_later(0.5, kept[0].ack)
+        await app.stop()
+    assert recorder.of(StopWaits) == []
 
 
 @in_virtual_time

@@ -9,6 +9,7 @@ from typing import Literal
 from reactive_kafka.observe.batches import count_of, progress_text, ranges_text, short_id
 from reactive_kafka.observe.events.base import ChannelEvent, Event, Level, PartitionEvent, Problem, event
 from reactive_kafka.observe.facts import SparkBatchFacts
+from reactive_kafka.observe.text import first_of
 
 PROGRESS_EVERY_S = 10.0
 """How often a running Spark batch is reported by ``SparkBatchProgress``."""
@@ -123,6 +124,21 @@ class HandlerAbandoned(ChannelEvent):
         were = "was left behind; it" if self.records == 1 else "were left behind; they"
         waited = f"not settled after {self.waited_s:.1f} s"
         return f"{self.during}: {count_of(self.records)} {waited} {were} will be delivered again"
+
+
+@event()
+class StopWaits(ChannelEvent):
+    """A stop waits for *records* that run or are not settled, for at most *left_s* more; reported once."""
+
+    records: int
+    oldest: tuple[str, ...]
+    left_s: float
+
+    def text(self) -> str:
+        where = f" ({first_of(self.oldest, 5)})" if self.oldest else ""
+        return (
+            f"stop: waits for {count_of(self.records)} without a verdict{where}, for at most {self.left_s:.1f} s more"
+        )
 
 
 @event()
