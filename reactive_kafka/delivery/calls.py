@@ -16,7 +16,8 @@ from typing import Any, Protocol
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import AckMode
-from reactive_kafka.delivery.workers import ReturnedUnsettled, Worker
+from reactive_kafka.delivery.returned import ReturnedUnsettled
+from reactive_kafka.delivery.workers import Worker
 from reactive_kafka.errors import DecodeError, describe
 from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.delivery import is_open

@@ -14,6 +14,7 @@ from reactive_kafka.observe.facts import PoisonFacts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.nack import VerdictParts
+from reactive_kafka.verdicts.partition import verdicts_of
 
 
 class PoisonGuard:
@@ -76,13 +77,18 @@ class PoisonGuard:
         event = RecordPoisoned(
             channel=self._settings.name, partition=poison.tracker.partition, offset=poison.offset,
             age_s=now - poison.since, limit_s=self._settings.unprocessed_record_max_age_s, waiting=poison.waiting,
-            on_poison=self._settings.on_poison,
+            on_poison=self._settings.on_poison, is_forgotten=self._is_forgotten(poison),
         )  # fmt: skip
         self._parts.observer.on(event)
         if self._settings.on_poison == "fail":
             self.at_failure = (_facts(poison, now),)
             self._fatal.append(poison)
             self._parts.fail(PoisonError(event.text()))
+
+    def _is_forgotten(self, poison: Poison) -> bool:
+        tracker, index = poison.tracker, poison.index
+        is_being_nacked = index in verdicts_of(tracker).nacks
+        return self._settings.ack == "manual" and not is_being_nacked and not self._workers.has(tracker, index)
 
     def interrupt(self) -> None:
         """Cancel the handlers that the channel has failed for: they are stuck, and nobody waits for them."""

@@ -194,6 +194,9 @@ class WorkerPool(Workers):
                 return messages
         return self.returned.find(tracker, index)
 
+    def has(self, tracker: OffsetTracker, index: int) -> bool:
+        return any(worker.has(tracker, index) for worker in self._busy)
+
     def _cancel(self, worker: Worker, message: Delivery) -> None:
         if worker.state in PARKED_WORKERS:
             answer(worker.wait, True)  # it sees that there is a verdict

@@ -15,6 +15,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.current import CALL, WORKER, Call, LazyMessage
 from reactive_kafka.delivery.lane import Lane, Part
 from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.states import (
     ABANDONED_WORKERS,
     INTERRUPTED_WORKERS,
@@ -164,25 +165,6 @@ class Worker:
         return context
 
 
-class ReturnedUnsettled:
-    """Messages without a verdict whose handler has returned: a dead letter needs their bytes if they become poison."""
-
-    def __init__(self) -> None:
-        self._messages: dict[tuple[int, int], Delivery] = {}
-        self._sweep_at = 64
-
-    def add(self, message: Delivery) -> None:
-        """Keep a message until it has its verdict."""
-        self._messages[id(message.tracker), message.index] = message
-        if len(self._messages) >= self._sweep_at:
-            self._messages = {at: one for at, one in self._messages.items() if is_open(one)}
-            self._sweep_at = max(64, 2 * len(self._messages))
-
-    def find(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
-        message = self._messages.get((id(tracker), index))
-        return [message] if message is not None and message.tracker is tracker and is_open(message) else []
-
-
 @dataclass(slots=True)
 class HandlerTotals:
     """Counters of handler calls; they outlive a restart of the channel."""
@@ -277,6 +259,10 @@ class Workers:
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:
         """Cancel the handler that has a record, and await it no more; the unsettled messages of its call, if any."""
         return self.returned.find(tracker, index)
+
+    def has(self, tracker: OffsetTracker, index: int) -> bool:
+        """Whether a handler runs a record, as far as that is known: here nobody knows."""
+        return True
 
     def close(self) -> None:
         """No work will come any more: idle workers end, and busy ones as soon as they are done."""

@@ -104,6 +104,30 @@ async def test_fail_stops_the_channel_commits_what_is_before_and_names_the_recor
         assert committed(test) == 1
 
 
+@pytest.mark.parametrize("ordering", ["partition", "key"])
+@pytest.mark.parametrize(("ack", "returns"), [("manual", True), ("manual", False), ("post", False)])
+@in_virtual_time
+async def test_a_forgotten_ack_is_told_from_a_handler_that_hangs(ack: str, returns: bool, ordering: str) -> None:
+    recorder, go_on = Recorder(), asyncio.Event()
+    orders = {"ack": ack, "ordering": ordering, "on_poison": "warn", "unprocessed_record_max_age": "60s"}
+    app = make_app(recorder, **orders)
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if not returns:
+            await go_on.wait()
+        elif message.offset:
+            message.ack()
+
+    async with running(app) as test:
+        await send(test, b"", b"")
+        await until(lambda: recorder.of(RecordPoisoned), LIMIT_S + 5)
+        told = recorder.of(RecordPoisoned)[0].text()
+        assert told.startswith("poison: orders-0 offset 0 unsettled for 60")
+        assert told.endswith("; its handler has returned without ack() or nack()") == returns
+        go_on.set()
+
+
 @in_virtual_time
 async def test_pause_partition_stops_that_partition_only_and_recovers() -> None:
     recorder, kept = Found(), list[Message[bytes]]()

@@ -29,6 +29,10 @@ class RecordPoisoned(PartitionEvent):
     limit_s: float
     waiting: int  # records received behind it and not settled
     on_poison: str
+    is_forgotten: bool = False  # its handler has returned, and acks are by hand
+
+    def text(self) -> str:
+        return self._filled() + ("; its handler has returned without ack() or nack()" if self.is_forgotten else "")
 
 
 @event("no longer poison: {partition} offset {offset} was settled after {age_s:.1f} s")
