@@ -7,10 +7,11 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.tables import RestartSettings
 from reactive_kafka.delivery.states import after
-from reactive_kafka.errors import text_of
+from reactive_kafka.errors import HandlerError, text_of
 from reactive_kafka.observe.events import ChannelFailed, ChannelStateChanged, Observer
 from reactive_kafka.observe.facts import ChannelState
 
+STAYS_DOWN = "nothing more is handled until a restart; another failure_strategy than 'fail' goes on"
 TRANSITIONS: dict[ChannelState, dict[str, ChannelState]] = {
     "starting": {"connect": "connecting", "stop": "stopping", "fail": "failed"},
     "connecting": {"joined": "running", "stop": "stopping", "fail": "failed", "connect": "connecting"},
@@ -125,6 +126,9 @@ class ChannelStatus:
         self.is_ending, self.restarts_at = True, None
 
     def tell_failure(self, why: str, error: BaseException) -> None:
+        """Say why, and after a nack what becomes of the channel where nothing else says it."""
+        if isinstance(error, HandlerError) and not self._most_restarts:
+            why = f"{why}; {STAYS_DOWN}"
         self._observer.on(ChannelFailed(channel=self._channel, reason=why, error=error))
 
     def why_failed(self, now: float) -> str | None:

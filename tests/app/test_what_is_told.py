@@ -13,6 +13,7 @@ from reactive_kafka import App, Message
 from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import (
+    ChannelFailed,
     ChannelStateChanged,
     PositionsKnown,
     PositionsUnknown,
@@ -140,6 +141,24 @@ async def test_every_record_that_failed_is_named_in_the_log(
                 named[match[1]].update(range(int(first), int(last or first) + 1))
     assert named == {"orders-0": set(range(50)), "orders-1": set(range(50))}
     assert len(caplog.messages) < 40
+
+
+@pytest.mark.parametrize("restarts", [0, 1])
+@in_virtual_time
+async def test_a_channel_that_a_record_has_stopped_says_what_comes_next(restarts: int) -> None:
+    recorder = Recorder()
+    app = make_app(recorder, restart={"max_attempts": restarts, "backoff": "50s"})
+
+    @app.incoming("orders")
+    async def handler(value: dict[str, int]) -> None: ...
+
+    async with running(app) as test:
+        await send(test, b"[]")
+        await until(lambda: recorder.of(ChannelFailed))
+    reason = recorder.of(ChannelFailed)[0].reason
+    assert reason.startswith("channel 'orders': orders-0 offset 0: DecodeError: does not fit dict[str, int]: ")
+    stays_down = "; nothing more is handled until a restart; another failure_strategy than 'fail' goes on"
+    assert reason.endswith("; the channel is started again in 50 s (attempt 1 of 1)" if restarts else stays_down)
 
 
 async def start_and_stop(app: App) -> None:
