@@ -32,6 +32,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.formats.cloudevents import CloudEvent
+from reactive_kafka.handlers.depends import Depends
 from reactive_kafka.handlers.router import Router
 from reactive_kafka.observe.health import Health
 from reactive_kafka.outgoing.emitter import Emitter, RecordMetadata, Sending
@@ -43,7 +44,8 @@ from reactive_kafka.verdicts.message import Batch, Message
 __all__ = [
     "App", "Batch", "BrokerError", "BufferFullError", "Channel", "ChannelClosedError", "Checkpoint",
     "CheckpointError", "CheckpointStore", "CloudEvent", "CommitRefusedError", "CommitStrategy", "Committed",
-    "ConfigError", "DecodeError", "Emitter", "EmitterTransaction", "EncodeError", "FailedRecord", "FailureStrategy",
+    "ConfigError", "DecodeError", "Depends", "Emitter", "EmitterTransaction", "EncodeError", "FailedRecord",
+    "FailureStrategy",
     "FatalBrokerError", "HandlerError", "Headers", "Health", "IncomingSettings", "Message", "MissingExtraError",
     "NotOwnerError", "OffloadError", "OutcomeUnknownError", "PoisonError",
     "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError",

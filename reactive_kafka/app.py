@@ -18,6 +18,7 @@ from reactive_kafka.config.load import Where
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
+from reactive_kafka.handlers.depends import Factory
 from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.router import Declarations, Declared
 from reactive_kafka.handlers.spec import AppSpec
@@ -28,7 +29,7 @@ from reactive_kafka.observe.logs import LOGGER, LogObserver, configure_logging, 
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.runtime.run import Run
 from reactive_kafka.runtime.signals import run_as_process
-from reactive_kafka.runtime.spec import OpenStore, RunSpec, check_extras, configured
+from reactive_kafka.runtime.spec import OpenStore, RunSpec, check_extras, configured, graph_of
 from reactive_kafka.tasks import HomeLoop
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ if TYPE_CHECKING:
 class App(Declarations):
     """An application: named channels from a configuration, and the functions decorated for them.
 
+    Attributes:
+        dependency_overrides: A factory -> what is called in its place, from the next start on.
+
     Args:
         config: A path (TOML, YAML, JSON, a Quarkus ``application.properties``) or several, of which later ones win
             key by key; nested tables; or None: ``$REACTIVE_KAFKA_CONFIG``, else ``./reactive-kafka.toml``. It is read
@@ -50,6 +54,7 @@ class App(Declarations):
 
     def __init__(self, config: Where = None, *, observer: Observer | None = None) -> None:
         super().__init__(Declared(self, self._check_decorating, self._check_emitter, self._outgoing))
+        self.dependency_overrides: dict[Factory, Factory] = {}
         self._source = config
         self._overrides: Mapping[str, Any] | None = None
         self._log = LogObserver()
@@ -120,6 +125,7 @@ class App(Declarations):
         spec = RunSpec(
             settings=self.settings,
             app=self.plan,
+            graph=graph_of(self.plan, self.dependency_overrides),
             hooks=self.declared.hooks,
             asgi=lambda: self._endpoints(is_mounted=False),
             clock=self._clock,

@@ -45,13 +45,13 @@ class Handle:
     """A task that was started."""
 
     def __init__(self, work: Work, name: str, fails: Fails, is_ending: Callable[[], bool] = lambda: False) -> None:
-        self._is_cancelled = False
+        self.is_cancelled = False
         self.task = asyncio.create_task(self._run(work, name, fails, is_ending), name=name)
 
     def cancel(self) -> None:
         """Cancel it, once; whoever owns it does not hear of that."""
-        if not self._is_cancelled:
-            self._is_cancelled = True
+        if not self.is_cancelled:
+            self.is_cancelled = True
             self.task.cancel()
 
     async def _run(self, work: Work, name: str, fails: Fails, is_ending: Callable[[], bool]) -> None:
@@ -60,7 +60,7 @@ class Handle:
         except KeyboardInterrupt:
             raise  # somebody's Ctrl-C, which hits whatever runs at the moment: the loop ends for it
         except BaseException as error:
-            if isinstance(error, asyncio.CancelledError) and (self._is_cancelled or is_ending()):
+            if isinstance(error, asyncio.CancelledError) and (self.is_cancelled or is_ending()):
                 return
             cause = _cause(error, name)
             try:

@@ -61,7 +61,7 @@ class RetryingPool(WorkerPool):
         """A call has raised; None if it was interrupted for poison: its verdict has been given, and is waited for."""
         if not await self._isolation.call_raised(worker, error):
             return error
-        if self._invocation.is_blocking:
+        if self._invocation.leaves_threads:
             self._totals.abandoned += 1  # its thread goes on
         await self._wait_blocked(worker)
         return None

@@ -57,7 +57,8 @@ class Invocation:
     decode_record: Callable[[RawRecord], Any] | None = None  # the same of records with headers; None: as all others
     refusal: str | None = None  # without ``decode``: what is wrong without a value; None if the handler takes None
     decodes_keys: bool = False  # the channel has a ``key_deserializer``: what does not fit it never reaches the handler
-    is_blocking: bool = False  # it runs in a thread, which goes on when the call is cancelled
+    is_blocking: bool = False  # it runs in a thread
+    leaves_threads: bool = False  # which goes on when the call is cancelled, and ends
     awaits_commits: bool = False  # the next record of a lane waits until the ack's commit is confirmed (``latest``)
 
 

@@ -15,8 +15,9 @@ from typing import Any
 from anyio import CapacityLimiter, to_thread
 
 from reactive_kafka.config.schema import Settings
+from reactive_kafka.handlers.parameters import positional_of
 from reactive_kafka.handlers.registry import unknown
-from reactive_kafka.handlers.signature import name_and_place, positional_of
+from reactive_kafka.handlers.signature import name_and_place
 from reactive_kafka.partitions.hooks import Hooks, RevokedHook
 from reactive_kafka.tasks import outcome_of, told_of
 

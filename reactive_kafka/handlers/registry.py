@@ -15,6 +15,7 @@ from reactive_kafka.config.schema import AckMode, IncomingSettings, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
+from reactive_kafka.handlers.dependency_graph import Graph, needing
 from reactive_kafka.handlers.exactly_once import exactly_once, of_memory, reads_transactions, transactional_ids
 from reactive_kafka.handlers.functions import annotated_return
 from reactive_kafka.handlers.memory import MemoryUse, memory_problems
@@ -25,6 +26,7 @@ from reactive_kafka.handlers.signature import (
     local_names_at,
     name_and_place,
     name_of_handler,
+    source_needs,
     why_no_source,
 )
 from reactive_kafka.handlers.spec import (
@@ -156,6 +158,8 @@ class Registry:
             is_memory = channel in settings.memory
             if match.handler is not None and match.handler.shape is Shape.BATCH and not is_memory:
                 check_ordering(match, settings.incoming[channel], found.problems)
+        handlers = [match.handler for match in found.matches.values()]
+        found.problems += Graph(needing(handlers, found.sources)).problems
         uses = [
             MemoryUse(tuple(one.channel for one in entry.incoming), tuple(entry.outgoing))
             for entry in self.registrations.values()
@@ -200,7 +204,7 @@ def _find(entry: Registration, settings: Settings, found: Found) -> None:
             found.problems.append(problem)
         else:
             name, returns = name_of_handler(entry.function), annotated_return(entry.function)
-            found.sources.append(SourceSpec(entry.function, name, outgoing, returns))
+            found.sources.append(SourceSpec(entry.function, name, outgoing, returns, source_needs(entry.function)))
         return
     handler = tried(who, found.problems, entry.draft.spec, bool(outgoing))
     if not outgoing and (warning := entry.draft.dropped()):

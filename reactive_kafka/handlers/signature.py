@@ -6,18 +6,27 @@ and by :meth:`HandlerDraft.spec` at start-up, when everything that they name exi
 
 from __future__ import annotations
 
-import functools
 import inspect
 import typing
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from enum import Enum
 from types import FrameType
 from typing import Annotated, Any
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats.wanted import name_of, parts_of
+from reactive_kafka.handlers.depends import EXAMPLE, Need
 from reactive_kafka.handlers.functions import code_of, is_async_generator, is_coroutine, owner_of, resolve, resolved
+from reactive_kafka.handlers.parameters import (
+    asked_beside,
+    called_of,
+    needs_of,
+    record_parameter,
+    source_signature,
+    why_not_handler,
+    why_not_source,
+)
 from reactive_kafka.records import Record
 from reactive_kafka.verdicts.message import Batch, Message
 
@@ -25,16 +34,13 @@ Handler = Callable[..., Any]
 
 RIGHT_FORM = (
     "a handler takes one parameter, as in `async def f(order: Order)`, `async def f(message: Message[Order])`"
-    " or `async def f(batch: Batch[Order])`"
+    f" or `async def f(batch: Batch[Order])`; what it needs besides is a dependency, as in {EXAMPLE}"
 )
 _YIELDS = "yield values one by one with `async def f(order: Order): ... yield invoice` and an @app.outgoing"
 _SOURCE = (
     "a function without @app.incoming is a source, which takes nothing and yields, as in"
     " `async def prices(): ... yield price`"
 )
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-_EMPTY = inspect.Parameter.empty
 
 
 class Shape(Enum):
@@ -58,16 +64,19 @@ class HandlerSpec:
     is_async: bool
     yields: bool = False  # its call, on the loop too, returns an async generator instead, whose values are sent
     returns: Any = Any  # as annotated; Any if that says nothing
+    needs: tuple[Need, ...] = ()  # what it is called with besides, by name
 
 
 @dataclass(frozen=True, slots=True)
 class HandlerDraft:
-    """A handler whose one parameter is right; its annotation is resolved, or may still name what does not exist yet."""
+    """A handler whose parameters are right, as far as that can be seen: annotations are resolved, or may still name
+    what does not exist yet."""
 
     function: Handler
     parameter: str
     annotation: Any
     returns: Any = Any  # as for the parameter; what cannot be resolved says nothing
+    asked: Mapping[str, Any] = field(default_factory=dict)  # parameters -> annotations: dependencies, or still text
 
     def spec(self, sends: bool = False) -> HandlerSpec:
         """How the handler is called, or a ConfigError; *sends*: the function also has an ``@app.outgoing``."""
@@ -75,14 +84,19 @@ class HandlerDraft:
         if yields and not sends:
             why = "has no @app.outgoing that would send what it yields: return instead"
             raise _wrong(self.function, f"yields, and {why}")
-        try:
-            annotation = resolve(self.annotation, self.function)
-        except Exception as error:  # an annotation is the user's code and may raise anything; start-up stops with it
-            raise _wrong(self.function, _why_unresolved(self, error)) from error
+        annotation = self._resolved(self.parameter, self.annotation)
+        needs = needs_of({name: self._resolved(name, one) for name, one in self.asked.items()})
+        _check(self.function, [need.parameter for need in needs])
         is_async = yields or is_coroutine(self.function)
         name = name_of_handler(self.function)
         returns = resolved(self.returns, self.function)
-        return HandlerSpec(self.function, name, *_shape_of(annotation, self.function), is_async, yields, returns)
+        return HandlerSpec(self.function, name, *_shape_of(annotation, self.function), is_async, yields, returns, needs)
+
+    def _resolved(self, parameter: str, annotation: Any) -> Any:
+        try:
+            return resolve(annotation, self.function)
+        except Exception as error:  # an annotation is the user's code and may raise anything; start-up stops with it
+            raise _wrong(self.function, _why_unresolved(parameter, annotation, error)) from error
 
     def dropped(self) -> str | None:
         """The warning that nobody sends the Records which the return annotation of the function promises, or None."""
@@ -106,13 +120,27 @@ def draft_handler(function: Handler, *, local_names: Mapping[str, Any] | None = 
         raise _wrong(function, f"{problem}: {RIGHT_FORM}")
     if inspect.isgeneratorfunction(code_of(function)):
         raise _wrong(function, f"is a plain generator: return one value, or {_YIELDS}")
-    parameter = _parameter_of(function)
+    try:
+        called = called_of(function)
+    except (ValueError, TypeError) as error:
+        raise _wrong(function, f"has no signature that can be read ({error}): {RIGHT_FORM}") from error
+    asked = asked_beside(function, called, local_names)
+    first = next(iter(called.parameters), "")
+    if isinstance(asked.get(first), str):
+        del asked[first]  # the record's
+    _check(function, asked)
+    parameter = record_parameter(function)
     # Names that come later: spec() tries again, and reports what is still wrong with the parameter.
     annotation = resolved(parameter.annotation, function, local_names)
     if not isinstance(annotation, str):
         _shape_of(annotation, function)
     returns = resolved(inspect.signature(function).return_annotation, function, local_names)
-    return HandlerDraft(function, parameter.name, annotation, returns)
+    return HandlerDraft(function, parameter.name, annotation, returns, asked)
+
+
+def source_needs(function: Handler) -> tuple[Need, ...]:
+    """What a function that only sends is called with, by name."""
+    return needs_of(asked_beside(function, source_signature(function)))
 
 
 def why_no_source(function: Handler) -> str | None:
@@ -121,7 +149,7 @@ def why_no_source(function: Handler) -> str | None:
     if problem is None and not is_async_generator(function):
         problem = "is a plain generator" if inspect.isgeneratorfunction(code_of(function)) else "does not yield"
     if problem is None:
-        problem = _why_not_without(function)
+        problem = why_not_source(function, [need.parameter for need in source_needs(function)])
     return None if problem is None else f"{name_and_place(function)} has @app.outgoing and {problem}: {_SOURCE}"
 
 
@@ -141,81 +169,9 @@ def _why_no_function(function: Any) -> str | None:
     return None if callable(function) else f"is of type {type(function).__name__}"
 
 
-def _parameter_of(function: Handler) -> inspect.Parameter:
-    """The one parameter that a call fills; where a wrapper's has no annotation, with the inner function's."""
-    try:
-        inner = inspect.signature(function)
-        outer = inspect.signature(function, follow_wrapped=False)
-    except (ValueError, TypeError) as error:
-        raise _wrong(function, f"has no signature that can be read ({error}): {RIGHT_FORM}") from error
-    # A wrapper that names its parameter decides what may be passed; one of (*args, **kwargs) passes all on.
-    called = outer if positional_of(outer) else inner
-    problem = _why_not_one(called)
-    if problem is None and called is outer:  # a wrapper that passes all on may fill what it wraps
-        problem = _why_unfilled(called, function)
-    if problem:
+def _check(function: Handler, filled: Collection[str]) -> None:
+    if problem := why_not_handler(function, called_of(function), filled):
         raise _wrong(function, f"{problem}: {RIGHT_FORM}")
-    parameter = positional_of(called)[0]
-    if parameter.annotation is _EMPTY and positional_of(inner):
-        parameter = parameter.replace(annotation=positional_of(inner)[0].annotation)
-    return parameter
-
-
-def _why_not_one(signature: inspect.Signature) -> str | None:
-    """Why a call with one positional argument cannot work, or None."""
-    parameters = signature.parameters.values()
-    positional = positional_of(signature)
-    required = [parameter for parameter in positional if parameter.default is _EMPTY]
-    named = [it.name for it in parameters if it.kind is inspect.Parameter.KEYWORD_ONLY and it.default is _EMPTY]
-    if named:
-        return f"needs the keyword argument{'s' * (len(named) > 1)} {', '.join(named)}, which nobody gives"
-    if len(required) > 1:
-        bound = _unbound(required, "app.incoming('orders')(billing.handle)")
-        return f"takes {len(required)} parameters ({', '.join(it.name for it in required)}){bound}"
-    if positional:
-        return None
-    if any(it.kind is inspect.Parameter.VAR_POSITIONAL for it in parameters):
-        return "takes only *args, which does not say what it wants"
-    if any(it.kind is inspect.Parameter.KEYWORD_ONLY for it in parameters):
-        return "takes keyword arguments only"
-    return "takes no parameter"
-
-
-def _why_unfilled(signature: inspect.Signature, function: Handler) -> str | None:
-    """Why parameters that a call leaves at their defaults are a mistake, or None: there are none."""
-    bound: set[str] = set()
-    while isinstance(function, functools.partial):
-        bound.update(function.keywords)
-        function = function.func
-    first, *others = [it for it in signature.parameters.values() if it.kind not in _REST]
-    if names := [it.name for it in others if it.name not in bound]:
-        several = len(names) > 1
-        why = f"which nothing fills: {'their defaults are' if several else 'its default is'} all that a call would have"
-        return f"has the parameter{'s' * several} {', '.join(names)} beside {first.name}, {why}"
-    return None
-
-
-def _why_not_without(function: Handler) -> str | None:
-    """Why a call without an argument cannot work, or None."""
-    signature = inspect.signature(function, follow_wrapped=False)
-    if signature.parameters and all(it.kind in _REST for it in signature.parameters.values()):
-        signature = inspect.signature(function)  # of a wrapper that passes all on
-    required = [it for it in signature.parameters.values() if it.default is _EMPTY and it.kind not in _REST]
-    if not required:
-        return None
-    bound = _unbound(required, "app.outgoing('prices')(market.prices)")
-    return f"needs the argument{'s' * (len(required) > 1)} {', '.join(it.name for it in required)}{bound}"
-
-
-def _unbound(required: Sequence[inspect.Parameter], right: str) -> str:
-    """How to decorate a method, where these are the parameters of one without its instance."""
-    is_method = required[0].name in ("self", "cls")
-    return f" (a method is decorated on its instance: `{right}`)" if is_method else ""
-
-
-def positional_of(signature: inspect.Signature) -> list[inspect.Parameter]:
-    """The parameters that take an argument by its place; ``*arguments`` does not count."""
-    return [parameter for parameter in signature.parameters.values() if parameter.kind in _POSITIONAL]
 
 
 def _shape_of(annotation: Any, function: Handler) -> tuple[Shape, Any]:
@@ -258,12 +214,12 @@ def _wrong(function: Any, problem: str) -> ConfigError:
     return ConfigError(f"handler {name_and_place(function)} {problem}")
 
 
-def _why_unresolved(draft: HandlerDraft, error: Exception) -> str:
-    text = draft.annotation if isinstance(draft.annotation, str) else name_of(draft.annotation)
+def _why_unresolved(parameter: str, annotation: Any, error: Exception) -> str:
+    text = annotation if isinstance(annotation, str) else name_of(annotation)
     why = f"{type(error).__name__}: {error}"
     if isinstance(error, NameError):
         why = (
             f"there is no {error.name or str(error)!r} in its module when the app starts (imported only under "
             "TYPE_CHECKING, or made inside a function? import it, or move it to the module)"
         )
-    return f"has the annotation {text!r} at {draft.parameter!r}, which cannot be resolved: {why}"
+    return f"has the annotation {text!r} at {parameter!r}, which cannot be resolved: {why}"

@@ -34,6 +34,7 @@ from reactive_kafka.formats import (
 from reactive_kafka.formats.names import REGISTERED_FORMATS, load_function
 from reactive_kafka.formats.registered.schemas import KEY_HEADER, framed
 from reactive_kafka.formats.texts import text_source
+from reactive_kafka.handlers.depends import Need
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.outgoing.outbox import Partitioner
 from reactive_kafka.records import RawRecord
@@ -87,10 +88,11 @@ class OutgoingSpec:
 class SourceSpec:
     """A function that only sends: what its call yields goes to each of its channels."""
 
-    function: Callable[[], AsyncIterator[Any]]
+    function: Callable[..., AsyncIterator[Any]]
     name: str  # module and qualified name, for logs and errors
     outgoing: tuple[str, ...]
     returns: Any = Any  # as annotated; Any if that says nothing
+    needs: tuple[Need, ...] = ()  # what it is called with, by name
 
 
 @dataclass(frozen=True, slots=True)

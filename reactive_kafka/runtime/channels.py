@@ -22,6 +22,7 @@ from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
 from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.formats.registered.schemas import Asker, Schemas
+from reactive_kafka.handlers.dependencies import Dependencies
 from reactive_kafka.handlers.signature import HandlerSpec
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 from reactive_kafka.observe.events import EndFailed
@@ -49,8 +50,9 @@ class RunChannels:
     A strategy or a store of a channel that cannot be made is a ConfigError.
     """
 
-    def __init__(self, spec: RunSpec, services: RunServices) -> None:
+    def __init__(self, spec: RunSpec, services: RunServices, dependencies: Dependencies) -> None:
         self._spec = spec
+        self._dependencies = dependencies
         self._services = services
         self._context = copy_context()
         self._runners: dict[str, SparkRunner] = {}
@@ -78,7 +80,7 @@ class RunChannels:
                 make = self._workers(one, one.handler, awaits_commits=True)  # each is settled by itself
                 MemoryChannel(one.settings, self._memory[name], services, make)  # kept by its target
         self.incoming = {name: self._incoming(one) for name, one in incoming.items()}
-        self._sources = Sources(spec.app.sources, self.outgoing.__getitem__, services.tasks)
+        self._sources = Sources(spec.app.sources, self.outgoing.__getitem__, dependencies, services.tasks)
         self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}  # what users hold of them
 
     def _schema_registry(self) -> Asker | None:
@@ -175,7 +177,8 @@ class RunChannels:
 
     def _workers(self, spec: IncomingSpec, handler: HandlerSpec, *, awaits_commits: bool) -> MakeWorkers:
         targets = [self.outgoing[name] for name in spec.outgoing]
-        return handler_workers(spec, handler, targets, self._context, awaits_commits=awaits_commits)
+        make = partial(handler_workers, spec, handler, targets, self._dependencies, self._context)
+        return make(awaits_commits=awaits_commits)
 
     def _spark_workers(self, settings: IncomingSettings, spark: SparkFunction, schemas: Schemas | None) -> MakeWorkers:
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher

@@ -17,6 +17,7 @@ from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.handlers.calls import as_async
+from reactive_kafka.handlers.dependencies import Dependencies
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
@@ -26,9 +27,16 @@ from reactive_kafka.verdicts.hook import Call
 
 
 def handler_workers(
-    spec: IncomingSpec, handler: HandlerSpec, targets: Sequence[Target], context: Context, *, awaits_commits: bool
+    spec: IncomingSpec,
+    handler: HandlerSpec,
+    targets: Sequence[Target],
+    dependencies: Dependencies,
+    context: Context,
+    *,
+    awaits_commits: bool,
 ) -> MakeWorkers:
     """What makes the workers of a channel with this handler, whose results go to *targets*; they run in *context*."""
+    is_blocking, handler = not handler.is_async, dependencies.fill(handler)
     kind = BatchDispatcher if handler.shape is Shape.BATCH else Dispatcher
     outputs = Outputs(targets, settles=spec.settings.ack == "post", yields=handler.yields) if targets else None
     make_outputs = partial(TransactionalOutputs, targets, yields=handler.yields)
@@ -45,7 +53,8 @@ def handler_workers(
             emit=make_outputs(transactions=setup.hook) if isinstance(setup.hook, ExactlyOnce) else outputs,
             refusal=spec.refusal,
             decodes_keys=spec.decode_key is not None,
-            is_blocking=not handler.is_async,
+            is_blocking=is_blocking,
+            leaves_threads=not handler.is_async,
             awaits_commits=awaits_commits,
         )
         # A worker's task would otherwise inherit the context of whoever wakes it, which may be a handler that

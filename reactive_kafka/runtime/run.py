@@ -16,9 +16,11 @@ from reactive_kafka.channel.spec import RunServices
 from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import describe
 from reactive_kafka.handlers.calls import Hook, as_async, run_start_hooks
+from reactive_kafka.handlers.dependencies import Dependencies
 from reactive_kafka.observe.events import (
     ChannelFailed,
     EmbeddedBrokerStarted,
+    EndFailed,
     Event,
     Guard,
     HookFailed,
@@ -41,7 +43,7 @@ logger = logging.getLogger("reactive_kafka")
 CANCELLED_S = 1.0
 """How long handlers that are cancelled at the end may take to clean up; then they are left behind."""
 CLOSED_S = 5.0
-"""How long a connector may take to close."""
+"""How long a connector, and the dependencies of the application, may take to close."""
 
 
 class Run:
@@ -53,6 +55,7 @@ class Run:
         self._observer: Observer = Observers([spec.observer, self]) if spec.exit_on_failure else spec.observer
         self._log = Guard()  # a logging handler that raises must not end the run
         self.lag = LoopLag(self._clock, self._observer, partial(self._log.call, spec.log.flush))
+        self._dependencies = Dependencies(spec.graph)
         self._context = copy_context()  # context variables that on_start hooks set, handlers find
         self._state: RunState = "starting"
         self._stop_asked = asyncio.Event()
@@ -145,6 +148,7 @@ class Run:
                 connector = self._spec.connector or KafkaConnector(servers, self._embedded_broker_started)
                 self.connector = connector
                 stack.push_async_callback(_close, connector)
+                stack.push_async_callback(_end, self._dependencies, self._observer)  # when no handler runs
                 stack.push_async_callback(self._end_tasks, tasks)
                 services = RunServices(
                     connector=connector,
@@ -153,11 +157,12 @@ class Run:
                     tasks=tasks,
                     exit=self._handler_exits,
                 )
-                self.channels = RunChannels(self._spec, services)  # they do nothing yet
+                self.channels = RunChannels(self._spec, services, self._dependencies)  # they do nothing yet
 
             await run_start_hooks(self._spec.hooks.start, self._context, then=make)
             assert self.channels is not None  # noqa: S101  # made with the last hook
             tasks.start(self.lag.measure, "loop lag", self._failed)
+            await self._dependencies.open(self._failed, tasks.is_ending)
             await self.channels.start(self._failed)
             self._change("started")
             started.set_result(None)
@@ -255,6 +260,13 @@ async def _close(connector: Connector) -> None:
     error = await outcome_of(connector.close, "close the connector", CLOSED_S)
     if error is not None:
         raise error
+
+
+async def _end(dependencies: Dependencies, observer: Observer) -> None:
+    error = await dependencies.close(CLOSED_S)
+    if error is not None:
+        doing = "ending the dependencies of the application"
+        observer.on(EndFailed(channel="*", doing=doing, reason=told_of(error), error=error))
 
 
 def _oddities(spec: RunSpec) -> Iterator[str]:

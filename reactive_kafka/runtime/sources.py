@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
+from reactive_kafka.handlers.dependencies import Dependencies
 from reactive_kafka.handlers.spec import SourceSpec
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.outputs import Outputs
@@ -19,17 +20,26 @@ ENDED_S = 2.0
 class Sources:
     """The sources of one run."""
 
-    def __init__(self, specs: Sequence[SourceSpec], outgoing: Callable[[str], Target], tasks: Tasks) -> None:
-        self._specs = [(spec, [outgoing(name) for name in spec.outgoing]) for spec in specs]
+    def __init__(
+        self,
+        specs: Sequence[SourceSpec],
+        outgoing: Callable[[str], Target],
+        dependencies: Dependencies,
+        tasks: Tasks,
+    ) -> None:
+        self._sources = [
+            (spec.name, dependencies.source(spec.function, spec.needs), [outgoing(name) for name in spec.outgoing])
+            for spec in specs
+        ]
         self._tasks = tasks
         self._running: list[Handle] = []
 
     def start(self) -> None:
         """Begin to pull each of them."""
         tasks = self._tasks
-        for spec, channels in self._specs:
-            work = partial(_pull, spec, Outputs(channels, settles=False, yields=False))
-            handle = tasks.start(work, f"source {spec.name}", partial(_fail, channels))
+        for name, function, channels in self._sources:
+            work = partial(_pull, function, Outputs(channels, settles=False, yields=False))
+            handle = tasks.start(work, f"source {name}", partial(_fail, channels))
             if handle is not None:
                 self._running.append(handle)
 
@@ -41,8 +51,8 @@ class Sources:
             await asyncio.wait([handle.task for handle in self._running], timeout=ENDED_S)
 
 
-async def _pull(spec: SourceSpec, outputs: Outputs) -> None:
-    values = cast("AsyncGenerator[Any, None]", spec.function())
+async def _pull(function: Callable[[], AsyncIterator[Any]], outputs: Outputs) -> None:
+    values = cast("AsyncGenerator[Any, None]", function())
     task = asyncio.current_task()
     try:
         async for value in values:

@@ -14,6 +14,8 @@ from reactive_kafka.config.schema import Settings
 from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.calls import HookSet
+from reactive_kafka.handlers.dependency_graph import Graph, needing
+from reactive_kafka.handlers.depends import Factory
 from reactive_kafka.handlers.registry import Registry
 from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Observer
@@ -34,6 +36,7 @@ class RunSpec:
 
     settings: Settings
     app: AppSpec
+    graph: Graph  # of its dependencies
     hooks: HookSet
     asgi: Callable[[], Starlette]
     clock: Clock
@@ -67,6 +70,15 @@ def configured(
     if problems:
         raise ConfigError(*problems)
     return settings, spec
+
+
+def graph_of(spec: AppSpec, overrides: Mapping[Factory, Factory]) -> Graph:
+    """The dependencies of an application, made by *overrides* where these say so. ConfigError: that cannot be."""
+    channels = (*spec.incoming.values(), *spec.memory.values())
+    graph = Graph(needing((one.handler for one in channels), spec.sources), overrides)
+    if graph.problems:
+        raise ConfigError(*(f"app.dependency_overrides: {problem}" for problem in graph.problems))
+    return graph
 
 
 def check_extras(spec: AppSpec, settings: Settings, *, spark: bool, stores: bool) -> None:

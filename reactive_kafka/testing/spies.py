@@ -98,19 +98,19 @@ def _watching(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> H
             raise
         return call.result
 
-    async def on_loop(argument: Any) -> Any:
+    async def on_loop(argument: Any, **dependencies: Any) -> Any:
         call = begin(argument)
         try:
-            result = function(argument)
+            result = function(argument, **dependencies)
         except BaseException as error:  # a plain wrapper around an async function
             call.error = error
             raise
         return await ended(call, result)
 
-    def in_thread(argument: Any) -> Any:
+    def in_thread(argument: Any, **dependencies: Any) -> Any:
         call = begin(argument)
         try:
-            result = function(argument)
+            result = function(argument, **dependencies)
         except BaseException as error:
             call.error = error
             raise
@@ -119,11 +119,11 @@ def _watching(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> H
         call.result = result
         return result
 
-    async def yielding(argument: Any) -> AsyncGenerator[Any, None]:
+    async def yielding(argument: Any, **dependencies: Any) -> AsyncGenerator[Any, None]:
         call = begin(argument)
         call.result = []
         try:
-            async with aclosing(function(argument)) as values:
+            async with aclosing(function(argument, **dependencies)) as values:
                 async for value in values:
                     call.result.append(value)
                     yield value

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, assert_type
+from typing import Annotated, Any, Literal, assert_type
 
 import reactive_kafka as rk
 from reactive_kafka import App, Batch, Channel, Headers, Message, Record, SparkBatch, SparkRange, TopicPartition
@@ -55,6 +55,29 @@ app = App({"incoming": {"orders": {"group_id": "billing"}}})
 @app.outgoing("invoices")
 async def invoice(order: Order) -> Invoice:
     return Invoice(order.id)
+
+
+async def pool() -> AsyncIterator[str]:
+    yield "pool"
+
+
+Pool = Annotated[str, rk.Depends(pool, scope="app")]
+
+
+async def session(pool: Pool, message: Message[Any]) -> int:
+    return message.offset
+
+
+@app.incoming("orders")
+async def with_dependencies(order: Order, pool: Pool, session: Annotated[int, rk.Depends(session)]) -> None:
+    assert_type(session, int)
+
+
+async def no_pool() -> str:
+    return ""
+
+
+app.dependency_overrides[pool] = no_pool
 
 
 router = rk.Router()

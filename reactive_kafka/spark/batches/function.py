@@ -239,6 +239,9 @@ def _problem_with(function: Function) -> str | None:
     if any(one.kind not in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD) for one in parameters):
         return "takes *, ** or keyword-only parameters"
     names = [one.name for one in parameters]
+    if len(names) > 2:
+        why = "and nothing fills more than two: what a connection is made of cannot go along to Spark's executors"
+        return f"takes {len(names)} parameters ({', '.join(names)}), {why}"
     if len(names) != 2:
         return f"takes {len(names)} parameters ({', '.join(names)})" if names else "takes no parameters"
     if names[0] == "batch" or names[1] == "df":

@@ -1,0 +1,241 @@
+"""The dependencies of one run: those of the application are made and ended once, those of a call each time."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, aclosing
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from reactive_kafka.delivery.current import current_message
+from reactive_kafka.handlers.dependency_graph import Graph, Kind, Step
+from reactive_kafka.handlers.depends import Factory, Need
+from reactive_kafka.handlers.making import Ends, Making
+from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place
+from reactive_kafka.handlers.threads import in_thread
+from reactive_kafka.tasks import CLEANED_UP_S, Fails, Handle, NoEndError, told_of
+
+Function = Callable[..., Any]
+
+_NO_ENDS = Ends()
+"""For what has none."""
+
+
+class Scope:
+    """What a function with dependencies is called with, made for each call.
+
+    Args:
+        makings: How they are made, in this order.
+        late: The last of them, which are made and ended in the thread of a function that blocks.
+        given: The function's parameters -> values that are the same each time.
+        takes: Its other needs.
+        subject: What tells the message or the batch of a call by its argument; None: no dependency asks for it.
+    """
+
+    def __init__(
+        self,
+        function: Function,
+        makings: Sequence[Making],
+        late: Sequence[Making],
+        given: dict[str, Any],
+        takes: Iterable[Need],
+        subject: Callable[[Any], Any] | None,
+    ) -> None:
+        self._function = function
+        self._makings = makings
+        self._late = late
+        self._given = given
+        self._takes = tuple((need.parameter, need.depends.factory) for need in takes)
+        self._subject = subject
+        self._has_ends = any(making.is_ended for making in makings)
+
+    def _values(self, made: Mapping[Factory, Any]) -> dict[str, Any]:
+        values = self._given.copy()
+        for parameter, factory in self._takes:
+            values[parameter] = made[factory]
+        return values
+
+    async def _make(self, argument: Any, ends: Ends) -> tuple[dict[Factory, Any], Any]:
+        """What is made on the loop, and what the call is for."""
+        made = dict[Factory, Any]()
+        subject = None if self._subject is None else self._subject(argument)
+        for making in self._makings:
+            made[making.asked] = await making.make(making.arguments(made, subject), ends)
+        return made, subject
+
+    async def awaited(self, argument: Any) -> Any:
+        """Call an async function."""
+        if not self._has_ends:
+            made, _ = await self._make(argument, _NO_ENDS)
+            return await self._function(argument, **self._values(made))
+        async with Ends() as ends:
+            made, _ = await self._make(argument, ends)
+            return await self._function(argument, **self._values(made))
+
+    async def yielding(self, *argument: Any) -> AsyncIterator[Any]:
+        """Call an async generator function, and yield what it yields."""
+        async with Ends() as ends:
+            made, _ = await self._make(argument[0] if argument else None, ends)
+            async with aclosing(self._function(*argument, **self._values(made))) as results:
+                async for result in results:
+                    yield result
+
+    async def in_thread(self, argument: Any) -> Any:
+        """Call a function that blocks."""
+        async with Ends() as ends:
+            made, subject = await self._make(argument, ends)
+            kept = list[ExitStack]()
+
+            def run() -> tuple[Any]:
+                with ExitStack() as inside:
+                    for making in self._late:
+                        made[making.asked] = making.enter(making.arguments(made, subject), inside)
+                    result = self._function(argument, **self._values(made))
+                    if inspect.isawaitable(result):  # a plain wrapper around an async function
+                        kept.append(inside.pop_all())
+                    return (result,)
+
+            (result,) = await in_thread(run)
+            if not kept:
+                return result
+            ends.push_in_thread(kept[0])
+            return await result
+
+
+class Dependencies:
+    """The dependencies of one run."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._of_app = [Making(step, {}, step.needs) for step in graph.of_app]
+        self._bound: list[tuple[dict[str, Any], tuple[Need, ...]]] = []  # filled when the application's are made
+        self._asked_to_end = asyncio.Event()
+        self._handle: Handle | None = None
+        self._error: BaseException | None = None
+
+    def fill(self, handler: HandlerSpec) -> HandlerSpec:
+        """The same handler, called with its one argument alone."""
+        if not handler.needs:
+            return handler
+        function, steps = handler.function, self._graph.of_call(handler.needs)
+        if not steps:
+            given = self._bind(handler.needs)
+            return replace(handler, function=lambda argument: function(argument, **given), needs=())
+        scope = self._scope(function, handler.needs, steps, handler.shape, on_loop=handler.is_async)
+        call = scope.yielding if handler.yields else scope.awaited if handler.is_async else scope.in_thread
+        return replace(handler, function=call, is_async=True, needs=())
+
+    def source(self, function: Function, needs: tuple[Need, ...]) -> Callable[[], AsyncIterator[Any]]:
+        """The same source, called with nothing."""
+        if not needs:
+            return function
+        scope = self._scope(function, needs, self._graph.of_call(needs), None, on_loop=True)
+        return scope.yielding
+
+    def _scope(
+        self, function: Function, needs: tuple[Need, ...], steps: Sequence[Step], shape: Shape | None, *, on_loop: bool
+    ) -> Scope:
+        late = set[Factory]() if on_loop else _late(steps)
+        makings = {step.asked: Making(step, self._bind(step.needs), _of_calls(step.needs)) for step in steps}
+        subject = _subject_of(shape) if any(step.subjects for step in steps) else None
+        return Scope(
+            function,
+            [making for asked, making in makings.items() if asked not in late],
+            [making for asked, making in makings.items() if asked in late],
+            self._bind(needs),
+            _of_calls(needs),
+            subject,
+        )
+
+    def _bind(self, needs: tuple[Need, ...]) -> dict[str, Any]:
+        """Parameters -> what of the application they get; filled when that is made."""
+        given = dict[str, Any]()
+        self._bound.append((given, tuple(need for need in needs if need.depends.scope == "app")))
+        return given
+
+    async def open(self, fails: Fails, is_ending: Callable[[], bool]) -> None:
+        """Make those of the application.
+
+        They live in a task of their own, in which they are ended, too: what one of them does to its task, as the task
+        group of one whose child fails, is for *fails*.
+
+        Raises:
+            BaseException: What a factory has raised; those that were made by then are ended.
+        """
+        if not self._of_app:
+            return
+        made = asyncio.Event()
+        self._handle = Handle(partial(self._live, made), "dependencies", fails, is_ending)
+        waiting = asyncio.ensure_future(made.wait())
+        try:
+            await asyncio.wait([waiting, self._handle.task], return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            self._handle.cancel()
+            raise
+        finally:
+            waiting.cancel()
+        if self._error is not None:
+            raise self._error
+
+    async def _live(self, made: asyncio.Event) -> None:
+        try:
+            async with Ends() as ends:
+                await self._make(ends)
+                made.set()
+                await self._asked_to_end.wait()
+        except BaseException as error:
+            if made.is_set() and not self._asked_to_end.is_set():
+                raise
+            self._error = error
+
+    async def _make(self, ends: Ends) -> None:
+        values = dict[Factory, Any]()
+        for making in self._of_app:
+            try:
+                values[making.asked] = await making.make(making.arguments(values, None), ends)
+            except BaseException as error:
+                what = f"dependency {name_and_place(making.factory)}, which is made at the start"
+                is_own = self._handle is not None and not self._handle.is_cancelled
+                if isinstance(error, asyncio.CancelledError) and is_own:
+                    raise RuntimeError(f"the {what}, ended with {told_of(error)}") from error
+                error.add_note(f"raised by the {what}")
+                raise
+        for given, needs in self._bound:
+            given.update({need.parameter: values[need.depends.factory] for need in needs})
+
+    async def close(self, within_s: float) -> BaseException | None:
+        """End those of the application; what one of them has raised, or NoEndError."""
+        if self._handle is None or self._handle.task.done():
+            return None
+        self._asked_to_end.set()
+        task = self._handle.task
+        await asyncio.wait([task], timeout=within_s)
+        if not task.done():
+            self._handle.cancel()
+            await asyncio.wait([task], timeout=CLEANED_UP_S)
+            return NoEndError(f"no end within {within_s:g} s")
+        return None if self._handle.is_cancelled else self._error
+
+
+def _of_calls(needs: Iterable[Need]) -> list[Need]:
+    return [need for need in needs if need.depends.scope == "call"]
+
+
+def _late(steps: Sequence[Step]) -> set[Factory]:
+    """What can be made in the thread of the function: plain functions and classes that nothing async needs."""
+    late = set[Factory]()
+    early = set[Factory]()
+    for step in reversed(steps):  # each before those that it needs
+        if step.asked in early or step.kind in (Kind.AWAITED, Kind.ENTERED):
+            early.update([step.asked, *(need.depends.factory for need in step.needs)])
+        else:
+            late.add(step.asked)
+    return late
+
+
+def _subject_of(shape: Shape | None) -> Callable[[Any], Any]:
+    """What tells the message or the batch of a call by its argument."""
+    return (lambda _: current_message()) if shape is Shape.PAYLOAD else (lambda argument: argument)
