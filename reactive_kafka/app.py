@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -166,6 +166,15 @@ class App(Declarations):
         finally:
             if run.has_ended and self._run is run:  # else another caller has started the next run meanwhile
                 self._run, self._ended = None, run.failure
+
+    @asynccontextmanager
+    async def lifespan(self, _: object = None) -> AsyncIterator[None]:
+        """Run as the lifespan of a web application, in its event loop: ``FastAPI(lifespan=app.lifespan)``.
+
+        It has started before that serves, and is stopped in order after its last request. Raises as :meth:`start`.
+        """
+        async with self:
+            yield
 
     async def __aenter__(self) -> App:
         await self.start()

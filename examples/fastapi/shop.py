@@ -1,9 +1,7 @@
-"""A web application that sends: FastAPI starts reactive_kafka in its lifespan, and serves its health and metrics."""
+"""A web application that sends: reactive_kafka is FastAPI's lifespan, which serves its health and metrics."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI, HTTPException
@@ -27,13 +25,7 @@ async def ship(order: Order) -> None:
     shipped.append(order.id)
 
 
-@asynccontextmanager
-async def lifespan(web: FastAPI) -> AsyncIterator[None]:
-    async with app:
-        yield
-
-
-web = FastAPI(lifespan=lifespan)
+web = FastAPI(lifespan=app.lifespan)
 web.mount("/kafka", app.asgi)  # /kafka/health/ready, /kafka/metrics
 
 

@@ -80,6 +80,11 @@ async def no_pool() -> str:
 app.dependency_overrides[pool] = no_pool
 
 
+async def within_a_web_application(web: object) -> None:
+    async with app.lifespan(web):
+        pass
+
+
 router = rk.Router()
 app.include(router)
 assert_type(app.declared.owner, Declarations)
