@@ -1,5 +1,6 @@
 """Async Kafka handlers that commit only what is done."""
 
+from reactive_kafka import events
 from reactive_kafka.app import App
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.checkpoint.store import Checkpoint, CheckpointStore, TransactionalStore
@@ -34,6 +35,7 @@ from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Wr
 from reactive_kafka.formats.cloudevents import CloudEvent
 from reactive_kafka.handlers.depends import Depends
 from reactive_kafka.handlers.router import Router
+from reactive_kafka.observe.events import Event, Observer
 from reactive_kafka.observe.health import Health
 from reactive_kafka.outgoing.emitter import Emitter, RecordMetadata, Sending
 from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
@@ -44,12 +46,11 @@ from reactive_kafka.verdicts.message import Batch, Message
 __all__ = [
     "App", "Batch", "BrokerError", "BufferFullError", "Channel", "ChannelClosedError", "Checkpoint",
     "CheckpointError", "CheckpointStore", "CloudEvent", "CommitRefusedError", "CommitStrategy", "Committed",
-    "ConfigError", "DecodeError", "Depends", "Emitter", "EmitterTransaction", "EncodeError", "FailedRecord",
-    "FailureStrategy",
-    "FatalBrokerError", "HandlerError", "Headers", "Health", "IncomingSettings", "Message", "MissingExtraError",
-    "NotOwnerError", "OffloadError", "OutcomeUnknownError", "PoisonError",
-    "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError",
-    "ReplyTimeoutError", "Router", "SchemaAwayError", "Sending", "Settings", "Skip", "SparkBatch", "SparkRange", "Stop",
-    "StoreAwayError", "TopicPartition", "TransactionAbortedError", "TransactionalStore", "TransientBrokerError",
-    "Write", "current_batch", "current_message",
+    "ConfigError", "DecodeError", "Depends", "Emitter", "EmitterTransaction", "EncodeError", "Event", "FailedRecord",
+    "FailureStrategy", "FatalBrokerError", "HandlerError", "Headers", "Health", "IncomingSettings", "Message",
+    "MissingExtraError", "NotOwnerError", "Observer", "OffloadError", "OutcomeUnknownError", "PoisonError",
+    "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError", "ReplyTimeoutError",
+    "Router", "SchemaAwayError", "Sending", "Settings", "Skip", "SparkBatch", "SparkRange", "Stop", "StoreAwayError",
+    "TopicPartition", "TransactionAbortedError", "TransactionalStore", "TransientBrokerError", "Write",
+    "current_batch", "current_message", "events",
 ]  # fmt: skip

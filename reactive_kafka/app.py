@@ -22,7 +22,7 @@ from reactive_kafka.handlers.depends import Factory
 from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.router import Declarations, Declared
 from reactive_kafka.handlers.spec import AppSpec
-from reactive_kafka.observe.events import Guard, Observer, Observers
+from reactive_kafka.observe.events import Guard, Observer, Observers, checked
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.logs import LOGGER, LogObserver, configure_logging, is_logging_configured
@@ -49,7 +49,7 @@ class App(Declarations):
         config: A path (TOML, YAML, JSON, a Quarkus ``application.properties``) or several, of which later ones win
             key by key; nested tables; or None: ``$REACTIVE_KAFKA_CONFIG``, else ``./reactive-kafka.toml``. It is read
             at start-up, not now.
-        observer: Receives every event, as the log does.
+        observer: ``on(event)`` of it is called with each event (:mod:`reactive_kafka.events`), on the event loop.
     """
 
     def __init__(self, config: Where = None, *, observer: Observer | None = None) -> None:
@@ -58,7 +58,7 @@ class App(Declarations):
         self._source = config
         self._overrides: Mapping[str, Any] | None = None
         self._log = LogObserver()
-        self._observer: Observer = Observers([self._log, observer] if observer is not None else [self._log])
+        self._observer: Observer = Observers([self._log, checked(observer)] if observer is not None else [self._log])
         self._clock: Clock = SYSTEM_CLOCK
         self._connector: Connector | None = None
         self._spark_engine: Any = None
@@ -70,8 +70,8 @@ class App(Declarations):
         self._ended: str | None = None  # why the last run is over
 
     def observe(self, observer: Observer) -> None:
-        """Tell *observer* every event too, from the next start on."""
-        self._observer = Observers([self._observer, observer])
+        """Tell *observer* every event too, from the next start on; ConfigError: it has no ``on(event)``."""
+        self._observer = Observers([self._observer, checked(observer)])
 
     @property
     def plan(self) -> AppSpec:

@@ -23,7 +23,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("formats",),
     ("config",),
     ("broker", "observe"),
-    ("schemas", "commit", "failure", "http"),
+    ("schemas", "commit", "failure", "http", "events"),
     ("verdicts",),
     ("outgoing", "checkpoint", "delivery"),
     ("partitions",),

@@ -42,6 +42,20 @@ assert_type(rk.current_message(), Message[Any] | None)
 assert_type(rk.current_batch(), Batch[Any] | None)
 
 
+class Watch:
+    def on(self, event: rk.Event) -> None:
+        if isinstance(event, rk.events.RecordDeadLettered):
+            assert_type(event.error, BaseException | None)
+            assert_type(
+                (event.offset, event.to, event.loudness()), tuple[int, str, Literal["info", "warning", "error"]]
+            )
+
+
+observer: rk.Observer = Watch()
+app_that_tells = App(observer=observer)
+app_that_tells.observe(Watch())
+
+
 EventNames = tuple[str, str, str, str | None, datetime | None]
 rk.CloudEvent({"id": 1}, type="order", source="/shop", time=datetime.now(UTC), extensions={"tenant": "a"})
 

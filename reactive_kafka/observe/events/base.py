@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 import traceback
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, Literal, Protocol, TypeVar, dataclass_transform
 
+from reactive_kafka.errors import ConfigError
 from reactive_kafka.records import TopicPartition
 
 Level = Literal["info", "warning", "error"]
@@ -97,6 +99,15 @@ class Observer(Protocol):
     """Is told what happens, on the event loop and at once: it must neither block nor raise."""
 
     def on(self, event: Event) -> None: ...
+
+
+def checked(observer: Observer) -> Observer:
+    """The observer, if it is one. ConfigError: it has no ``on``, or one that is not called at once."""
+    on = getattr(observer, "on", None)
+    if not callable(on) or inspect.iscoroutinefunction(on):
+        problem = "an async `on`, which nobody would await" if callable(on) else "no method `on`"
+        raise ConfigError(f"the observer {observer!r} has {problem}: write `def on(self, event: Event) -> None`")
+    return observer
 
 
 class Guard:

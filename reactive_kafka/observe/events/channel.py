@@ -68,6 +68,8 @@ class BrokerUnavailable(Problem):
 
 @event("the broker is back after {away_s:.1f} s")
 class BrokerAvailable(ChannelEvent):
+    """The end of :class:`BrokerUnavailable`."""
+
     away_s: float  # since the first failure
 
 
@@ -81,6 +83,8 @@ class SchemaUnavailable(Problem):
 
 @event("schema registry {url}: {asked}: it has answered after {away_s:.1f} s", apart=("asked",))
 class SchemaAvailable(ChannelEvent):
+    """The end of :class:`SchemaUnavailable`."""
+
     url: str
     asked: str
     away_s: float  # since it was asked first
@@ -101,6 +105,8 @@ class Rebalanced(ChannelEvent):
 
 @event(level="warning")
 class ConsumersIdle(ChannelEvent):
+    """Some of the channel's ``consumers`` have no partition: the group has more members than there are partitions."""
+
     idle: int
     consumers: int
 
@@ -152,6 +158,8 @@ class NotWritable(Problem):
 
 @event("no topic matches the pattern {pattern!r} yet; topics that appear later are read", level="warning")
 class NothingMatches(ChannelEvent):
+    """No topic matches the channel's pattern yet; topics that appear later are read."""
+
     pattern: str
 
 
@@ -164,7 +172,10 @@ class LeadersAway(Problem):
 
 @event("the group has not answered for as long as its session: no record is started until it does", level="warning")
 class SessionOver(ChannelEvent):
-    """Other members may have the partitions by now. Which ones go on is known when the group answers again."""
+    """The session has passed without an answer of the group: no record is started until there is one.
+
+    Other members may have the partitions by now. Which ones go on is known when the group answers again.
+    """
 
 
 @event("the group answers again: records are started")
@@ -272,14 +283,17 @@ class UnreadableSkipped(PartitionEvent):
 
 @event("the embedded broker listens on {address}")
 class EmbeddedBrokerStarted(Event):
-    """Any Kafka client of this machine can send to it and read from it, for as long as the application runs."""
+    """The embedded broker listens; any Kafka client of this machine can use it, for as long as the application runs."""
 
     address: str
 
 
 @event(level="warning")
 class LoopBlocked(Event):
-    """``where`` are the calls that it stood in, the user's first; empty where nobody could look."""
+    """The event loop was blocked.
+
+    ``where`` are the calls that it stood in, the user's first; empty where nobody could look.
+    """
 
     lag_s: float
     where: str = ""

@@ -51,6 +51,8 @@ class RevocationCut(ChannelEvent):
 
 @event("{partition}: kept acks are dropped, their records will be handled again: {reason}", level="warning")
 class KeptAcksDropped(PartitionEvent):
+    """Acks above the committed position are dropped: their records will be handled again."""
+
     reason: str
 
 
@@ -93,6 +95,8 @@ class StoreUnavailable(Problem):
 
 @event("the checkpoint store is back after {away_s:.1f} s")
 class StoreAvailable(ChannelEvent):
+    """The end of :class:`StoreUnavailable`."""
+
     away_s: float  # since the first failure
 
 

@@ -24,6 +24,8 @@ _SEVERAL = {"was": "were", "stays": "stay", "its_record_had_its": "the records h
     level="error",
 )
 class RecordPoisoned(PartitionEvent):
+    """A record has been unsettled for longer than ``unprocessed_record_max_age``."""
+
     offset: int
     age_s: float
     limit_s: float
@@ -37,6 +39,8 @@ class RecordPoisoned(PartitionEvent):
 
 @event("no longer poison: {partition} offset {offset} was settled after {age_s:.1f} s")
 class PoisonSettled(PartitionEvent):
+    """The end of :class:`RecordPoisoned`: the record was settled, in whichever way."""
+
     offset: int
     age_s: float
 
@@ -85,11 +89,13 @@ class RecordWritten(RecordFailed):
 
 @event("{records} {was} nacked and written to {to}")
 class RecordDeadLettered(RecordWritten):
-    """The topic is that of dead letters."""
+    """A nacked record was written to the dead-letter topic, and counts as settled."""
 
 
 @event("{records} {was} nacked, next try in {delay_s:g} s through {to}")
 class RecordDelayed(RecordWritten):
+    """A nacked record was written to a retry topic, and comes again from there."""
+
     delay_s: float
 
 
