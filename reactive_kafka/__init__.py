@@ -34,6 +34,7 @@ from reactive_kafka.errors import (
 from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.formats.cloudevents import CloudEvent
 from reactive_kafka.handlers.depends import Depends
+from reactive_kafka.handlers.middleware import CallNext
 from reactive_kafka.handlers.router import Router
 from reactive_kafka.observe.events import Event, Observer
 from reactive_kafka.observe.health import Health
@@ -44,7 +45,7 @@ from reactive_kafka.spark.batches.batch import SparkBatch, SparkRange
 from reactive_kafka.verdicts.message import Batch, Message
 
 __all__ = [
-    "App", "Batch", "BrokerError", "BufferFullError", "Channel", "ChannelClosedError", "Checkpoint",
+    "App", "Batch", "BrokerError", "BufferFullError", "CallNext", "Channel", "ChannelClosedError", "Checkpoint",
     "CheckpointError", "CheckpointStore", "CloudEvent", "CommitRefusedError", "CommitStrategy", "Committed",
     "ConfigError", "DecodeError", "Depends", "Emitter", "EmitterTransaction", "EncodeError", "Event", "FailedRecord",
     "FailureStrategy", "FatalBrokerError", "HandlerError", "Headers", "Health", "IncomingSettings", "Message",

@@ -13,7 +13,8 @@ from reactive_kafka.handlers.functions import resolved
 Function = Callable[..., Any]
 
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-_REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+"""Kinds of parameters that take whatever is left."""
 _EMPTY = inspect.Parameter.empty
 
 
@@ -48,7 +49,7 @@ def asked_beside(
     found = {
         one.name: resolved(one.annotation, function, local_names)
         for one in signature.parameters.values()
-        if one.kind not in _REST and one.name not in bound
+        if one.kind not in REST and one.name not in bound
     }
     return {name: it for name, it in found.items() if isinstance(it, str) or depends_in(it) is not None}
 
@@ -78,7 +79,7 @@ def why_not_source(function: Function, filled: Collection[str]) -> str | None:
     parameters = [it for it in source_signature(function).parameters.values() if it.name not in filled]
     if problem := _defaulted(parameters):
         return problem
-    required = [it for it in parameters if it.default is _EMPTY and it.kind not in _REST]
+    required = [it for it in parameters if it.default is _EMPTY and it.kind not in REST]
     if not required:
         return None
     bound = _unbound(required, "app.outgoing('prices')(market.prices)")
@@ -88,7 +89,7 @@ def why_not_source(function: Function, filled: Collection[str]) -> str | None:
 def source_signature(function: Function) -> inspect.Signature:
     """What may be passed to a source."""
     signature = inspect.signature(function, follow_wrapped=False)
-    if signature.parameters and all(it.kind in _REST for it in signature.parameters.values()):
+    if signature.parameters and all(it.kind in REST for it in signature.parameters.values()):
         return inspect.signature(function)  # of a wrapper that passes all on
     return signature
 
@@ -114,7 +115,7 @@ def _why_not_one(parameters: Sequence[inspect.Parameter]) -> str | None:
 def _why_unfilled(parameters: Sequence[inspect.Parameter], function: Function) -> str | None:
     """Why parameters that a call leaves at their defaults are a mistake, or None: there are none."""
     bound = _bound_by_name(function)
-    first, *others = [it for it in parameters if it.kind not in _REST]
+    first, *others = [it for it in parameters if it.kind not in REST]
     if names := [it.name for it in others if it.name not in bound]:
         several = len(names) > 1
         why = f"which nothing fills: {'their defaults are' if several else 'its default is'} all that a call would have"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import FrameType
 from typing import Any
@@ -19,6 +19,7 @@ from reactive_kafka.handlers.dependency_graph import Graph, needing
 from reactive_kafka.handlers.exactly_once import exactly_once, of_memory, reads_transactions, transactional_ids
 from reactive_kafka.handlers.functions import annotated_return
 from reactive_kafka.handlers.memory import MemoryUse, memory_problems
+from reactive_kafka.handlers.middleware import Layers
 from reactive_kafka.handlers.signature import (
     HandlerDraft,
     Shape,
@@ -56,6 +57,7 @@ class Registration:
     draft: HandlerDraft | None = None
     incoming: list[Incoming] = field(default_factory=list)
     outgoing: list[str] = field(default_factory=list)
+    layers: Layers | None = None  # of whatever its first @app.outgoing was declared on
 
     def look(self, caller: FrameType) -> None:
         """Read the signature of a handler that is decorated in the scope *caller*."""
@@ -108,6 +110,7 @@ class Registry:
             entry.draft = entry.draft or theirs.draft
             entry.incoming += theirs.incoming
             entry.outgoing += theirs.outgoing
+            entry.layers = entry.layers or theirs.layers
 
     def add_spark(self, channel: str, decorated: SparkDecoration) -> None:
         """Note a channel's Spark function. ConfigError: it has one."""
@@ -204,13 +207,20 @@ def _find(entry: Registration, settings: Settings, found: Found) -> None:
             found.problems.append(problem)
         else:
             name, returns = name_of_handler(entry.function), annotated_return(entry.function)
-            found.sources.append(SourceSpec(entry.function, name, outgoing, returns, source_needs(entry.function)))
+            sends = entry.layers.around_sends() if entry.layers is not None else ()
+            found.sources.append(
+                SourceSpec(entry.function, name, outgoing, returns, source_needs(entry.function), sends)
+            )
         return
     handler = tried(who, found.problems, entry.draft.spec, bool(outgoing))
     if not outgoing and (warning := entry.draft.dropped()):
         found.warnings.append(warning)
-    for decorated in entry.incoming if handler is not None else ():
-        found.add(Match(f"@app.incoming({decorated.channel!r}) of {who}", decorated, handler, outgoing), settings)
+    if handler is None:
+        return
+    for decorated in entry.incoming:
+        layers = decorated.layers
+        its = replace(handler, middleware=layers.around_calls(), send_middleware=layers.around_sends())
+        found.add(Match(f"@app.incoming({decorated.channel!r}) of {who}", decorated, its, outgoing), settings)
 
 
 def unknown(who: str, kind: str, name: str, settings: Settings) -> str:
@@ -253,13 +263,15 @@ def check_is_function(decorator: str, function: Any) -> None:
         raise ConfigError(f"@app.{decorator}({function!r}): {right}")
 
 
-def incoming_of(channel: str, ack: str | None, retry: int | Mapping[str, Any] | RetrySettings | None) -> Incoming:
-    """What ``@app.incoming(channel, ack=, retry=)`` says."""
+def incoming_of(
+    channel: str, ack: str | None, retry: int | Mapping[str, Any] | RetrySettings | None, layers: Layers
+) -> Incoming:
+    """What ``@app.incoming(channel, ack=, retry=)`` says, of an application or router with these layers."""
     try:
         mode: AckMode | None = None if ack is None else INCOMING.keys["ack"].kind.parse(ack)
     except ValueError as error:
         raise ConfigError(f"@app.incoming(ack={ack!r}): {error}") from None
-    return Incoming(channel, mode, _retry_settings(channel, retry))
+    return Incoming(channel, mode, _retry_settings(channel, retry), layers)
 
 
 def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:

@@ -11,6 +11,7 @@ from reactive_kafka.config.schema import AckMode
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.handlers.calls import HookSet
+from reactive_kafka.handlers.middleware import Layers, Middleware, around_send, check_middleware
 from reactive_kafka.handlers.registry import (
     Registry,
     channel_name,
@@ -26,6 +27,7 @@ from reactive_kafka.spark.batches.function import SparkDecoration, check_spark_f
 from reactive_kafka.tasks import HomeLoop
 
 F = TypeVar("F", bound=Callable[..., Any])
+M = TypeVar("M", bound=Middleware)
 Hook = TypeVar("Hook", bound=Callable[[], object])
 AssignedHook = TypeVar("AssignedHook", bound=Callable[[frozenset[TopicPartition]], object])
 RevokedHook = TypeVar(
@@ -91,6 +93,7 @@ class Declarations:
 
     def __init__(self, declared: Declared) -> None:
         self._declared = declared
+        self._layers = Layers()
 
     @property
     def declared(self) -> Declared:
@@ -131,7 +134,7 @@ class Declarations:
             RuntimeError: The application is running.
         """
         declared = self._decorating("incoming", channel, given=configured)
-        decorated = incoming_of(channel, ack, retry)
+        decorated = incoming_of(channel, ack, retry, self._layers)
 
         def decorate(function: F) -> F:
             entry = declared.registry.of(function)
@@ -146,7 +149,9 @@ class Declarations:
         declared = self._decorating("outgoing", channel, OUTGOING, configured)
 
         def decorate(function: F) -> F:
-            declared.registry.of(function).outgoing.append(channel)
+            entry = declared.registry.of(function)
+            entry.outgoing.append(channel)
+            entry.layers = entry.layers or self._layers
             return function
 
         return decorate
@@ -176,6 +181,42 @@ class Declarations:
             return function
 
         return decorate
+
+    def middleware(self, function: M) -> M:
+        """Put ``async def function(message, call_next)`` around each call of the handlers of this, the first outermost.
+
+        It gets the :class:`Message`, also of a handler that takes the payload; of a batch handler the :class:`Batch`.
+        ``await call_next(message)`` calls what is inside and returns what the handler has returned. What the middleware
+        returns is what the handler is taken to have returned, and what it raises is the handler's failure. Attempts in
+        place are calls of their own. A router's is inside of those of what includes it, and covers the handlers of the
+        router and of the routers that this includes. Functions on Spark have none.
+
+        Raises:
+            ConfigError: It is not async, or takes other arguments.
+            RuntimeError: The application is running.
+        """
+        check_middleware("middleware", function, "message")
+        self._decorating("middleware")
+        self._layers.calls.append(function)
+        return function
+
+    def send_middleware(self, function: M) -> M:
+        """Put ``async def function(record, call_next)`` around each record that is sent, the first outermost.
+
+        It sees what handlers return and yield, and what sources and emitters send, each as a :class:`Record` whose
+        ``channel`` is set; no dead letters and no retries. ``await call_next(record)`` sends that record, or another
+        one, and returns when whoever sends goes on: for ``emitter.send()`` the broker has it then, for what handlers
+        make the channel has accepted it. What the middleware raises is the failure of the send. A router's is inside of
+        those of what includes it, and covers what handlers and sources of its make: emitters are the application's.
+
+        Raises:
+            ConfigError: It is not async, or takes other arguments.
+            RuntimeError: The application is running.
+        """
+        check_middleware("send_middleware", function, "record")
+        self._decorating("send_middleware")
+        self._layers.sends.append(function)
+        return function
 
     def on_start(self, function: Hook) -> Hook:
         """Call the function (no arguments, async or not) before the channels start."""
@@ -216,7 +257,8 @@ class Declarations:
         declared.check_emitter(name)
         made = declared.emitters.setdefault(name, [])
         if not made:
-            made.append(Emitter(name, lambda: self.declared.outgoing(name)))
+            around = lambda: around_send(self._layers.around_emitters())  # noqa: E731
+            made.append(Emitter(name, lambda: self.declared.outgoing(name), around))
         return made[0]
 
     def include(self, router: Router) -> None:
@@ -233,6 +275,7 @@ class Declarations:
         if theirs.owner is not router or theirs is declared:
             raise ConfigError("app.include(router): the router is included already")
         theirs.join(declared)
+        router._layers.outer = self._layers
 
 
 def _hook_into(hooks: dict[str, list[Callable[..., Any]]], channel: str) -> Callable[[F], F]:

@@ -65,6 +65,8 @@ class HandlerSpec:
     yields: bool = False  # its call, on the loop too, returns an async generator instead, whose values are sent
     returns: Any = Any  # as annotated; Any if that says nothing
     needs: tuple[Need, ...] = ()  # what it is called with besides, by name
+    middleware: tuple[Handler, ...] = ()  # around each call, the first outermost; it takes the message or the batch
+    send_middleware: tuple[Handler, ...] = ()  # around each record that is sent of what it makes
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ from reactive_kafka.formats.names import REGISTERED_FORMATS, load_function
 from reactive_kafka.formats.registered.schemas import KEY_HEADER, framed
 from reactive_kafka.formats.texts import text_source
 from reactive_kafka.handlers.depends import Need
+from reactive_kafka.handlers.middleware import Layers, Middleware
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.outgoing.outbox import Partitioner
 from reactive_kafka.records import RawRecord
@@ -93,6 +94,7 @@ class SourceSpec:
     outgoing: tuple[str, ...]
     returns: Any = Any  # as annotated; Any if that says nothing
     needs: tuple[Need, ...] = ()  # what it is called with, by name
+    send_middleware: tuple[Middleware, ...] = ()  # around each record, the first outermost
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,7 @@ class Incoming:
     channel: str
     ack: AckMode | None = None
     retry: RetrySettings | None = None
+    layers: Layers = field(default_factory=Layers)  # of the application or router that it was declared on
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import fields, replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.clock import Clock
@@ -24,7 +25,18 @@ from reactive_kafka.records import HeaderPairs, RawRecord, Record, RecordBytes
 from reactive_kafka.tasks import Spawn, each
 from reactive_kafka.wire import fields_problem, topic_problem
 
+T = TypeVar("T")
 _made = tuple.__new__
+
+
+class AroundSend(Protocol):
+    """What the application has around its sends."""
+
+    def __call__(self, channel: str, value: Any, then: Callable[[Any], Awaitable[T]]) -> Coroutine[Any, Any, T]:
+        """Send a value, or a Record, to a channel: *then* sends the Record that it has become. Returns what that does.
+
+        Raises what *then* raises, or what the application does.
+        """
 
 
 def producer_properties(settings: OutgoingSettings) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from reactive_kafka.errors import (
     TransientBrokerError,
 )
 from reactive_kafka.formats import FormatError, RecordDecoder, SchemaMissing
-from reactive_kafka.outgoing.channel import OutgoingChannel
+from reactive_kafka.outgoing.channel import AroundSend, OutgoingChannel
 from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.outbox import Gathering, Receipt
@@ -145,9 +145,15 @@ class Emitter:
     Made before the application runs, it can be used while it does.
     """
 
-    def __init__(self, name: str, running: Callable[[], tuple[Target, HomeLoop]]) -> None:
+    def __init__(
+        self,
+        name: str,
+        running: Callable[[], tuple[Target, HomeLoop]],
+        around: Callable[[], AroundSend | None] = lambda: None,
+    ) -> None:
         self.name = name
         self._running = running  # raises ChannelClosedError where the application does not run
+        self._around_now = around  # what the application has around its sends
         self._home: HomeLoop
         self.forget()
 
@@ -155,6 +161,7 @@ class Emitter:
         """The application begins anew: what was found in its last run is another's."""
         self._channel: OutgoingChannel | None = None  # found by the last call of the application's own thread
         self._thread = 0
+        self._around = self._around_now()  # the same for a whole run
 
     async def send(
         self,
@@ -186,7 +193,8 @@ class Emitter:
         """
         record = record_of(value, key, headers, partition, timestamp, topic)
         channel, home = self._running()
-        return await _at_home(home, partial(_send, channel, record))
+        work = partial(_send, channel)
+        return await _at_home(home, self._sending(work, record))
 
     def send_nowait(
         self,
@@ -210,6 +218,7 @@ class Emitter:
             ConfigError: It is a Record that names another channel.
             RejectedRecordError: Kafka takes no such record.
             ChannelClosedError: The application does not run.
+            RuntimeError: A send middleware waits for something.
         """
         quick = self._channel
         if (
@@ -234,10 +243,33 @@ class Emitter:
         record = record_of(value, key, headers, partition, timestamp, topic)
         channel, home = self._running()
         if home.is_here:
-            if isinstance(channel, OutgoingChannel) and channel.is_quick:
+            if isinstance(channel, OutgoingChannel) and channel.is_quick and self._around is None:
                 self._channel, self._home, self._thread = channel, home, get_ident()
+            return self._send_now(channel, home, record)
+        return home.call(partial(self._send_now, channel, home, record), _stopped)
+
+    def _send_now(self, channel: Target, home: HomeLoop, record: Any) -> Sending:
+        if self._around is None:
             return _send_now(channel, home, record)
-        return home.call(partial(_send_now, channel, home, record), _stopped)
+
+        async def send_now(record: Any) -> Sending:
+            return _send_now(channel, home, record)
+
+        sending = self._around(self.name, record, send_now)
+        try:
+            sending.send(None)
+        except StopIteration as end:
+            return cast(Sending, end.value)
+        sending.close()
+        raise RuntimeError(
+            f"app.emitter({self.name!r}).send_nowait(): a send_middleware waits for something; await send() instead"
+        )
+
+    def _sending(
+        self, work: Callable[[Any], Coroutine[Any, Any, T]], record: Any
+    ) -> Callable[[], Coroutine[Any, Any, T]]:
+        """How *work* sends the record, with what is around that."""
+        return partial(work, record) if self._around is None else partial(self._around, self.name, record, work)
 
     def transaction(self) -> EmitterTransaction:
         """``async with emitter.transaction() as tx: await tx.send(value)``: all of it is written, or nothing.
@@ -245,7 +277,7 @@ class Emitter:
         The channel has a ``transactional_id``; else entering raises ConfigError, as where the application does not run
         ChannelClosedError.
         """
-        return EmitterTransaction(self._running, _at_home)
+        return EmitterTransaction(self._running, _at_home, lambda: self._around)
 
     @overload
     async def request(
@@ -287,7 +319,8 @@ class Emitter:
             asked = f"timeout={timeout!r}, reply_type={reply_type!r}"
             raise ConfigError(f"app.emitter({self.name!r}).request({asked}): {error}") from None
 
-        return await _at_home(home, partial(_ask, channel, record, decode, timeout_s))
+        work = partial(_ask, channel, decode, timeout_s)
+        return await _at_home(home, self._sending(work, record))
 
     async def flush(self) -> None:
         """Wait until the broker has, or has refused, all that was accepted before, from whoever sent it.
@@ -352,7 +385,7 @@ async def _send(channel: Target, record: Any) -> RecordMetadata:
         receipt.void()
 
 
-async def _ask(channel: OutgoingChannel, record: Any, decode: RecordDecoder, timeout_s: float) -> Any:
+async def _ask(channel: OutgoingChannel, decode: RecordDecoder, timeout_s: float, record: Any) -> Any:
     until = asyncio.get_running_loop().time() + timeout_s
     try:
         outbound = channel.prepare(record)

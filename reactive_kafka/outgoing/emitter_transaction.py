@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeVar
 
 from reactive_kafka.errors import BrokerError, ConfigError, OutcomeUnknownError, RejectedRecordError, text_of
 from reactive_kafka.formats import SchemaMissing
-from reactive_kafka.outgoing.channel import OutgoingChannel, sender_of
+from reactive_kafka.outgoing.channel import AroundSend, OutgoingChannel, sender_of
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.positions import aborted
 from reactive_kafka.outgoing.schemas import once_known
@@ -35,9 +35,12 @@ class EmitterTransaction:
     raises never. It has nothing to do with the transaction of a handler that it is used in.
     """
 
-    def __init__(self, running: Callable[[], tuple[Target, HomeLoop]], at_home: AtHome) -> None:
+    def __init__(
+        self, running: Callable[[], tuple[Target, HomeLoop]], at_home: AtHome, around: Callable[[], AroundSend | None]
+    ) -> None:
         self._running = running
         self._at_home = at_home
+        self._around = around  # what the application has around its sends
         self._open: tuple[Transaction, OutgoingChannel, HomeLoop] | None = None
 
     async def __aenter__(self) -> EmitterTransaction:
@@ -77,6 +80,10 @@ class EmitterTransaction:
             raise RuntimeError("send() is for inside of `async with emitter.transaction() as tx:`")
         transaction, channel, home = self._open
         record = record_of(value, key, headers, partition, timestamp, topic)
+        if (around := self._around()) is not None:
+            put = partial(_put, transaction, channel)
+            await self._at_home(home, partial(around, channel.name, record, put))
+            return
         try:
             outbound = channel.prepare(record)
         except SchemaMissing as missing:
@@ -101,6 +108,14 @@ class EmitterTransaction:
         assert self._open is not None  # noqa: S101  # the block has begun
         (transaction, _, home), self._open = self._open, None
         await self._at_home(home, partial(_end, transaction, is_to_commit=error is None))
+
+
+async def _put(transaction: Transaction, channel: OutgoingChannel, record: Any) -> None:
+    try:
+        outbound = channel.prepare(record)
+    except SchemaMissing as missing:
+        outbound = await once_known(partial(channel.prepare, record), missing, channel.settings.send_timeout_s)
+    await _told(partial(transaction.put, [(sender_of(channel), outbound)]))
 
 
 async def _end(transaction: Transaction, *, is_to_commit: bool) -> None:

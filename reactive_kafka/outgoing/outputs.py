@@ -6,12 +6,12 @@ import asyncio
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import BrokerError, ConfigError, RejectedRecordError, text_of
 from reactive_kafka.formats import SchemaMissing
-from reactive_kafka.outgoing.channel import OutgoingChannel, sender_of
+from reactive_kafka.outgoing.channel import AroundSend, OutgoingChannel, sender_of
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.memory import LeftError, Target
 from reactive_kafka.outgoing.outbox import Gathering
@@ -19,77 +19,17 @@ from reactive_kafka.outgoing.positions import aborted
 from reactive_kafka.outgoing.results import records_of
 from reactive_kafka.outgoing.schemas import once_known
 from reactive_kafka.outgoing.transactions import Transaction
-from reactive_kafka.outgoing.waiting import Waiting
+from reactive_kafka.outgoing.waiting import Settling, Telling
 from reactive_kafka.outgoing.writer import settle
-from reactive_kafka.records import RawRecord, Record, TopicPartition
-from reactive_kafka.verdicts.message import Batch, Message, new_message
+from reactive_kafka.records import RawRecord, Record
+from reactive_kafka.verdicts.message import Batch, Message
 from reactive_kafka.verdicts.partition import ack_range, verdicts_of
 
-
-class _Settling(Waiting):
-    """The one record that a handler has made of an incoming one: it settles that."""
-
-    __slots__ = ("index", "is_over", "record", "tracker")
-
-    is_over: bool
-    tracker: OffsetTracker
-    index: int
-    record: RawRecord
-
-    def written(self, at: TopicPartition, offset: int) -> None:
-        self.all_written((self,), at, offset)
-
-    @classmethod
-    def all_written(cls, waiting: Sequence[Waiting], at: TopicPartition, offset: int) -> None:
-        # Lanes run in order, so what stands in a batch one after the other came so, too: it is settled as ranges.
-        failed: BaseException | None = None
-        for tracker, start, stop in _ranges(cast("Sequence[_Settling]", waiting)):
-            try:
-                ack_range(tracker, start, stop)
-            except BaseException as error:  # the others are settled all the same
-                failed = failed or error
-        if failed is not None:
-            raise failed
-
-    def fail(self, error: BaseException) -> None:
-        if not self.is_over:
-            self.is_over = True
-            verdicts_of(self.tracker).channel.failed(new_message(None, self.record, self.tracker, self.index), error)
-
-
-def _ranges(waiting: Sequence[_Settling]) -> list[tuple[OffsetTracker, int, int]]:
-    """The arrival numbers of those that are not over yet, from first to last (exclusive); they are over then."""
-    found: list[tuple[OffsetTracker, int, int]] = []
-    tracker: OffsetTracker | None = None
-    start = stop = 0
-    for one in waiting:
-        if one.is_over:
-            continue
-        one.is_over = True
-        if one.index == stop and one.tracker is tracker:
-            stop += 1
-            continue
-        if tracker is not None:
-            found.append((tracker, start, stop))
-        tracker, start = one.tracker, one.index
-        stop = start + 1
-    if tracker is not None:
-        found.append((tracker, start, stop))
-    return found
-
-
-class _Telling(Waiting):
-    """A record that settles nothing: its channel has told what became of it."""
-
-    __slots__ = ("is_over",)
-
-    is_over: bool
-
-    def written(self, at: TopicPartition, offset: int) -> None:
-        self.is_over = True
-
-    def fail(self, error: BaseException) -> None:
-        self.is_over = True
+Put = Callable[[Any], Awaitable[bool]]
+"""Sends one value; True: one of the records has failed, and no more values are wanted."""
+Prepared = list[tuple[Target, Any]]
+"""What a value has become for each channel."""
+PutPrepared = Callable[[Prepared], Awaitable[None]]
 
 
 def _settle(message: Message[Any], error: BaseException | None) -> None:
@@ -105,15 +45,20 @@ def _settle(message: Message[Any], error: BaseException | None) -> None:
 class Outputs:
     """Sends what one function returns or yields to each of *channels*; a :class:`Record` that names one, only there.
 
-    *settles*: a message is acked when all that was made of it is written. *yields*: results are async generators.
+    *settles*: a message is acked when all that was made of it is written. *yields*: results are what runs a generator,
+    and is given where to put each value. *around*: what the application has around each send.
     """
 
-    def __init__(self, channels: Sequence[Target], *, settles: bool, yields: bool) -> None:
+    def __init__(
+        self, channels: Sequence[Target], *, settles: bool, yields: bool, around: AroundSend | None = None
+    ) -> None:
         self._channels = {channel.name: channel for channel in channels}
+        self._around = around
         self._settles = settles
         self._yields = yields
         self._waits = all(channel.settings.wait_for_write for channel in channels)
-        only = channels[0] if len(channels) == 1 and not self._waits and not yields else None
+        is_plain = not self._waits and not yields and around is None
+        only = channels[0] if len(channels) == 1 and is_plain else None
         self._only = only if isinstance(only, OutgoingChannel) else None
 
     @property
@@ -135,14 +80,14 @@ class Outputs:
             if self._settles:
                 ack_range(tracker, index, index + 1)
             return True
-        waiting: _Settling | _Telling
+        waiting: Settling | Telling
         if self._settles:
-            waiting = _Settling()
+            waiting = Settling()
             waiting.tracker = tracker
             waiting.index = index
             waiting.record = record
         else:
-            waiting = _Telling()
+            waiting = Telling()
         waiting.is_over = False
         if type(result) is bytes and channel.is_plain and not record.headers:
             waiting.value = result
@@ -211,29 +156,42 @@ class Outputs:
     async def put(self, value: Any, then: Callable[[BaseException | None], None]) -> None:
         """Send one value when there is room for it; *then* hears what became of it."""
         receipt = Gathering(then)
-        await self._put(await self._once_prepared(value), receipt)
+        await self._send(value, None, partial(self._put, receipt))
         receipt.seal()
 
     async def _put_all(self, result: Any, source: RawRecord | None, receipt: Gathering) -> None:
         async def put(value: Any) -> bool:
-            await self._put(await self._once_prepared(value, source), receipt)
+            await self._send(value, source, partial(self._put, receipt))
             return receipt.is_over  # a record has failed already
 
         await self._each(result, put)
 
-    async def _each(self, result: Any, put: Callable[[Any], Awaitable[bool]]) -> None:
-        """Hand on the result, or each value that it yields until *put* says that it is enough."""
-        if not self._yields:
-            await put(result)
-            return
-        try:
-            async for value in result:
-                if await put(value):
-                    return
-        finally:
-            await result.aclose()
+    async def _each(self, result: Any, put: Put) -> None:
+        """Hand on the result, or each value that is yielded."""
+        await (result(put) if self._yields else put(result))
 
-    async def _once_prepared(self, result: Any, source: RawRecord | None = None) -> list[tuple[Target, Any]]:
+    async def _send(self, value: Any, source: RawRecord | None, put: PutPrepared) -> None:
+        """Hand on what one value becomes."""
+        if self._around is None:
+            await put(await self._once_prepared(value, source))
+            return
+        for one in records_of(value):
+            for channel in self._targets(one):
+                await self._around(channel.name, one, partial(self._sent_as, channel, source, put))
+
+    async def _sent_as(self, channel: Target, source: RawRecord | None, put: PutPrepared, record: Any) -> None:
+        """Hand on what the application's send middleware has made of a record."""
+        prepare = partial(channel.prepare, record, source)
+        try:
+            prepared = prepare()
+        except SchemaMissing as missing:
+            still_to_come = missing
+        else:
+            await put([(channel, prepared)])
+            return
+        await put([(channel, await once_known(prepare, still_to_come))])
+
+    async def _once_prepared(self, result: Any, source: RawRecord | None = None) -> Prepared:
         """As :meth:`_prepared`, when the registry has told how to write it."""
         try:
             return self._prepared(result, source)
@@ -241,7 +199,7 @@ class Outputs:
             missing = still_to_come
         return await once_known(partial(self._prepared, result, source), missing)
 
-    def _prepared(self, result: Any, source: RawRecord | None = None) -> list[tuple[Target, Any]]:
+    def _prepared(self, result: Any, source: RawRecord | None = None) -> Prepared:
         # One that does not fit a channel is found before another channel has sent it.
         return [
             (channel, channel.prepare(value, source))
@@ -257,7 +215,7 @@ class Outputs:
             return (self._channels[value.channel],)
         return tuple(self._channels.values())
 
-    async def _put(self, prepared: Sequence[tuple[Target, Any]], receipt: Gathering) -> None:
+    async def _put(self, receipt: Gathering, prepared: Prepared) -> None:
         for channel, outbound in prepared:
             await channel.writer.put(outbound, receipt)
 
@@ -265,8 +223,10 @@ class Outputs:
 class TransactionalOutputs(Outputs):
     """Sends what one function makes of its records in one transaction with the positions behind them."""
 
-    def __init__(self, channels: Sequence[Target], *, yields: bool, transactions: ExactlyOnce) -> None:
-        super().__init__(channels, settles=True, yields=yields)
+    def __init__(
+        self, channels: Sequence[Target], *, yields: bool, transactions: ExactlyOnce, around: AroundSend | None = None
+    ) -> None:
+        super().__init__(channels, settles=True, yields=yields, around=around)
         self._transactions = transactions
 
     def at_once(self, result: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> bool:
@@ -282,14 +242,16 @@ class TransactionalOutputs(Outputs):
         await self._transactions.run(batch, partial(self._produce, result, None))
 
     async def _produce(self, result: Any, source: RawRecord | None, transaction: Transaction) -> None:
-        async def put(value: Any) -> bool:
-            prepared = await self._once_prepared(value, source)
+        async def put_prepared(prepared: Prepared) -> None:
             try:
                 await transaction.put((sender_of(channel), outbound) for channel, outbound in prepared)
             except RejectedRecordError:
                 raise
             except BrokerError as error:  # ours, and none of the handler's own
                 raise aborted(text_of(error)) from error
+
+        async def put(value: Any) -> bool:
+            await self._send(value, source, put_prepared)
             return False
 
         await self._each(result, put)

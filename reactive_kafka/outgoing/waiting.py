@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import cast
 
-from reactive_kafka.records import HeaderPairs, TopicPartition
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition
+from reactive_kafka.verdicts.message import new_message
+from reactive_kafka.verdicts.partition import ack_range, verdicts_of
 
 
 class Waiting:
@@ -50,3 +54,69 @@ class Waiting:
             offset += step
         if failed is not None:
             raise failed
+
+
+class Settling(Waiting):
+    """The one record that a handler has made of an incoming one: it settles that."""
+
+    __slots__ = ("index", "is_over", "record", "tracker")
+
+    is_over: bool
+    tracker: OffsetTracker
+    index: int
+    record: RawRecord
+
+    def written(self, at: TopicPartition, offset: int) -> None:
+        self.all_written((self,), at, offset)
+
+    @classmethod
+    def all_written(cls, waiting: Sequence[Waiting], at: TopicPartition, offset: int) -> None:
+        # Lanes run in order, so what stands in a batch one after the other came so, too: it is settled as ranges.
+        failed: BaseException | None = None
+        for tracker, start, stop in _ranges(cast("Sequence[Settling]", waiting)):
+            try:
+                ack_range(tracker, start, stop)
+            except BaseException as error:  # the others are settled all the same
+                failed = failed or error
+        if failed is not None:
+            raise failed
+
+    def fail(self, error: BaseException) -> None:
+        if not self.is_over:
+            self.is_over = True
+            verdicts_of(self.tracker).channel.failed(new_message(None, self.record, self.tracker, self.index), error)
+
+
+def _ranges(waiting: Sequence[Settling]) -> list[tuple[OffsetTracker, int, int]]:
+    """The arrival numbers of those that are not over yet, from first to last (exclusive); they are over then."""
+    found: list[tuple[OffsetTracker, int, int]] = []
+    tracker: OffsetTracker | None = None
+    start = stop = 0
+    for one in waiting:
+        if one.is_over:
+            continue
+        one.is_over = True
+        if one.index == stop and one.tracker is tracker:
+            stop += 1
+            continue
+        if tracker is not None:
+            found.append((tracker, start, stop))
+        tracker, start = one.tracker, one.index
+        stop = start + 1
+    if tracker is not None:
+        found.append((tracker, start, stop))
+    return found
+
+
+class Telling(Waiting):
+    """A record that settles nothing: its channel has told what became of it."""
+
+    __slots__ = ("is_over",)
+
+    is_over: bool
+
+    def written(self, at: TopicPartition, offset: int) -> None:
+        self.is_over = True
+
+    def fail(self, error: BaseException) -> None:
+        self.is_over = True

@@ -7,7 +7,6 @@ from contextvars import Context
 from dataclasses import replace
 from functools import partial
 from math import inf
-from typing import Any
 
 from anyio import CapacityLimiter
 
@@ -18,6 +17,7 @@ from reactive_kafka.delivery.records import Dispatcher
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.handlers.calls import as_async
 from reactive_kafka.handlers.dependencies import Dependencies
+from reactive_kafka.handlers.middleware import around_send, generating, in_middleware, takes_message
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
@@ -38,8 +38,9 @@ def handler_workers(
     """What makes the workers of a channel with this handler, whose results go to *targets*; they run in *context*."""
     is_blocking, handler = not handler.is_async, dependencies.fill(handler)
     kind = BatchDispatcher if handler.shape is Shape.BATCH else Dispatcher
-    outputs = Outputs(targets, settles=spec.settings.ack == "post", yields=handler.yields) if targets else None
-    make_outputs = partial(TransactionalOutputs, targets, yields=handler.yields)
+    yields, around, settles = handler.yields, around_send(handler.send_middleware), spec.settings.ack == "post"
+    outputs = Outputs(targets, settles=settles, yields=yields, around=around) if targets else None
+    make_outputs = partial(TransactionalOutputs, targets, yields=yields, around=around)
     call = call_of(handler)
 
     def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
@@ -47,7 +48,7 @@ def handler_workers(
             call=call,
             decode=spec.decode,
             decode_record=spec.decode_record,
-            wants_message=handler.shape is Shape.MESSAGE,
+            wants_message=takes_message(handler),
             ack=spec.settings.ack,
             # Transactions are a session's, as its partitions are.
             emit=make_outputs(transactions=setup.hook) if isinstance(setup.hook, ExactlyOnce) else outputs,
@@ -68,15 +69,7 @@ def handler_workers(
 def call_of(handler: HandlerSpec) -> Call:
     """The call of a handler, with what is around it."""
     if handler.yields:
-        return _generating(handler)
+        return generating(handler)
     # The workers are the limit: a thread that never returns must not keep a place in another one.
-    return handler.function if handler.is_async else as_async(handler.function, CapacityLimiter(inf))
-
-
-def _generating(handler: HandlerSpec) -> Call:
-    """A call that gives the generator, which is run where what it yields is sent."""
-
-    async def call(argument: Any) -> Any:
-        return handler.function(argument)
-
-    return call
+    function = handler.function if handler.is_async else as_async(handler.function, CapacityLimiter(inf))
+    return in_middleware(handler, function)

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from reactive_kafka.handlers.dependencies import Dependencies
+from reactive_kafka.handlers.middleware import around_send
 from reactive_kafka.handlers.spec import SourceSpec
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.outputs import Outputs
@@ -27,18 +28,19 @@ class Sources:
         dependencies: Dependencies,
         tasks: Tasks,
     ) -> None:
-        self._sources = [
-            (spec.name, dependencies.source(spec.function, spec.needs), [outgoing(name) for name in spec.outgoing])
-            for spec in specs
-        ]
+        self._sources = list[tuple[str, Callable[[], AsyncIterator[Any]], list[Target], Outputs]]()
+        for spec in specs:
+            channels = [outgoing(name) for name in spec.outgoing]
+            outputs = Outputs(channels, settles=False, yields=False, around=around_send(spec.send_middleware))
+            self._sources.append((spec.name, dependencies.source(spec.function, spec.needs), channels, outputs))
         self._tasks = tasks
         self._running: list[Handle] = []
 
     def start(self) -> None:
         """Begin to pull each of them."""
         tasks = self._tasks
-        for name, function, channels in self._sources:
-            work = partial(_pull, function, Outputs(channels, settles=False, yields=False))
+        for name, function, channels, outputs in self._sources:
+            work = partial(_pull, function, outputs)
             handle = tasks.start(work, f"source {name}", partial(_fail, channels))
             if handle is not None:
                 self._running.append(handle)

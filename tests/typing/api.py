@@ -104,6 +104,17 @@ app.include(router)
 assert_type(app.declared.owner, Declarations)
 
 
+@router.middleware
+@app.middleware
+async def around_calls(message: Message[Any] | Batch[Any], call_next: rk.CallNext) -> Any:
+    return await call_next(message)
+
+
+@app.send_middleware
+async def around_sends(record: Record, call_next: rk.CallNext) -> Any:
+    return await call_next(record)
+
+
 @router.incoming("orders", retry={"max_attempts": 2, "never": ["ValueError"]})
 @router.outgoing("invoices")
 async def of_a_router(order: Order) -> Invoice:

@@ -52,6 +52,7 @@ def hooks(app: App) -> None:
     def three(partitions: frozenset[TopicPartition], lost: bool, why: str) -> None: ...
 
     app.on_start("orders")  # type: ignore[type-var]
+    app.middleware(one)  # type: ignore[type-var]
     app.observe(print)  # type: ignore[arg-type]
     app.on_start(one)  # type: ignore[type-var]
     app.before_stop(one)  # type: ignore[type-var]

@@ -1,0 +1,245 @@
+"""What an application puts around its handlers' calls, and around what they send: checked, collected and called."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+from reactive_kafka.errors import ConfigError
+from reactive_kafka.handlers.functions import is_coroutine, owner_of
+from reactive_kafka.handlers.parameters import REST
+from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place, name_of_handler
+from reactive_kafka.outgoing.channel import AroundSend
+from reactive_kafka.outgoing.outputs import Put
+from reactive_kafka.records import Record
+from reactive_kafka.verdicts.hook import Call
+from reactive_kafka.verdicts.message import Batch, Message
+
+CallNext = Callable[[Any], Awaitable[Any]]
+"""The second argument of a middleware: calls what is inside of it, with a message, a batch or a record."""
+Middleware = Callable[[Any, CallNext], Awaitable[Any]]
+T = TypeVar("T")
+
+
+@dataclass(slots=True, eq=False)
+class Layers:
+    """What one application or router has around its own handlers; the first is the outermost."""
+
+    calls: list[Middleware] = field(default_factory=list)
+    sends: list[Middleware] = field(default_factory=list)
+    outer: Layers | None = None  # of what includes it
+
+    def around_calls(self) -> tuple[Middleware, ...]:
+        """All that is around the call of a handler of its, now."""
+        return (*(self.outer.around_calls() if self.outer is not None else ()), *self.calls)
+
+    def around_sends(self) -> tuple[Middleware, ...]:
+        """All that is around what its handlers and sources send, now."""
+        return (*(self.outer.around_sends() if self.outer is not None else ()), *self.sends)
+
+    def around_emitters(self) -> tuple[Middleware, ...]:
+        """All that is around what emitters send, now: those of an application and its routers are the same ones."""
+        return tuple(self.sends) if self.outer is None else self.outer.around_emitters()
+
+
+def check_middleware(decorator: str, function: Any, first: str) -> None:
+    """Check that ``@app.DECORATOR`` was given ``async def function(first, call_next)``. ConfigError: it was not."""
+    right = f"write `async def m({first}, call_next): ... return await call_next({first})`"
+    problem = "is not a function" if not callable(function) or inspect.isclass(function) else _misfit(function, first)
+    if problem is not None:
+        raise ConfigError(f"@app.{decorator} of {name_and_place(function)} {problem}: {right}")
+
+
+def _misfit(function: Any, first: str) -> str | None:
+    try:
+        signature = inspect.signature(function)
+    except (ValueError, TypeError) as error:
+        return f"has no signature that can be read ({error})"
+    if not (is_coroutine(function) or inspect.iscoroutinefunction(owner_of(function))):
+        return "yields" if inspect.isasyncgenfunction(owner_of(function)) else "is not async"
+    try:
+        given = signature.bind(first, "call_next").arguments
+    except TypeError as error:
+        return f"is called with two arguments, the {first} and call_next: {error}"
+    bound: set[str] = set()
+    while isinstance(function, functools.partial):
+        bound.update(function.keywords)
+        function = function.func
+    unfilled = [
+        it.name for it in signature.parameters.values() if it.name not in {*given, *bound} and it.kind not in REST
+    ]
+    return f"has the parameter {unfilled[0]}, which nothing fills" if unfilled else None
+
+
+# -- around the call of a handler
+
+
+def layered(functions: Sequence[Middleware], call: Call) -> Call:
+    """A call with each of *functions* around it, the first one outermost."""
+    for function in reversed(functions):
+        call = _layer(function, call)
+    return call
+
+
+def _layer(function: Middleware, inner: Call) -> Call:
+    async def call(given: Any) -> Any:
+        call_next = _Next(function, inner, given)
+        try:
+            result = await function(given, call_next)
+        finally:
+            call_next.is_over = True
+        if call_next.running:
+            raise RuntimeError(
+                f"the middleware {name_of_handler(function)} has returned before what call_next had begun: await "
+                "call_next, or the record counts as handled before its handler is done"
+            )
+        return result
+
+    return call
+
+
+class _Next:
+    """``call_next`` of one call of a middleware."""
+
+    __slots__ = ("_function", "_given", "_inner", "is_over", "running")
+
+    def __init__(self, function: Middleware, inner: Call, given: Any) -> None:
+        self._function = function
+        self._inner = inner
+        self._given = given
+        self.running = 0  # calls that are not done, or not even awaited
+        self.is_over = False  # the middleware has returned
+
+    def __call__(self, passed: Any) -> Awaitable[Any]:
+        """Call what is inside; it may be called again. Raises, when awaited, what that raises.
+
+        Raises:
+            ValueError: The argument is neither the message that the middleware was given, nor some messages of its
+                batch: the record would count as handled in the place of another.
+            RuntimeError: The middleware has returned.
+        """
+        if self.is_over:
+            raise RuntimeError(f"call_next of the middleware {name_of_handler(self._function)} after its return")
+        if passed is not self._given and not _is_part(passed, self._given):
+            kind = "some of the messages of the batch" if isinstance(self._given, Batch) else "the message"
+            raise ValueError(
+                f"the middleware {name_of_handler(self._function)} has called call_next({passed!r}): it takes {kind} "
+                f"that the middleware was given, {self._given!r}"
+            )
+        self.running += 1
+        return self._run(passed)
+
+    async def _run(self, passed: Any) -> Any:
+        try:
+            return await self._inner(passed)
+        finally:
+            self.running -= 1
+
+
+def _is_part(passed: Any, given: Any) -> bool:
+    """Whether all of what is passed on is of the records that were given; and in the same form."""
+    if isinstance(given, Batch):
+        there = {(message.tracker, message.index) for message in given}
+        is_some = isinstance(passed, Batch) and len(passed) > 0
+        return is_some and all((message.tracker, message.index) in there for message in passed)
+    return isinstance(passed, Message) and passed.tracker is given.tracker and passed.index == given.index
+
+
+def takes_message(handler: HandlerSpec) -> bool:
+    """Whether the call of a handler, with what is around it, is made with the message and not with the payload."""
+    return handler.shape is Shape.MESSAGE or (handler.shape is Shape.PAYLOAD and bool(handler.middleware))
+
+
+def in_middleware(handler: HandlerSpec, call: Call) -> Call:
+    """*call*, which takes what the handler takes, with the handler's middleware around it."""
+    if not handler.middleware:
+        return call
+    return layered(handler.middleware, _with_payload(call) if handler.shape is Shape.PAYLOAD else call)
+
+
+def _with_payload(call: Call) -> Call:
+    async def called(message: Message[Any]) -> Any:
+        return await call(message.payload)
+
+    return called
+
+
+def generating(handler: HandlerSpec) -> Call:
+    """A call that gives what runs the generator, with its middleware around that, where what it yields is sent."""
+
+    async def run(given: Any, put: Put) -> None:
+        async def pull(argument: Any) -> None:
+            values = handler.function(argument)
+            try:
+                async for value in values:
+                    if await put(value):
+                        return
+            finally:
+                await values.aclose()
+
+        result = await in_middleware(handler, pull)(given)
+        if result is not None:  # of a middleware: sent as if it were yielded
+            await put(result)
+
+    async def call(given: Any) -> Any:
+        return functools.partial(run, given)
+
+    return call
+
+
+# -- around a send
+
+
+def around_send(functions: Sequence[Middleware]) -> AroundSend | None:
+    """What sends a record with *functions* around that, the first one outermost; None: there are none."""
+    return _Around(tuple(functions)) if functions else None
+
+
+class _Around:
+    def __init__(self, functions: tuple[Middleware, ...]) -> None:
+        self._functions = functions
+
+    async def __call__(self, channel: str, value: Any, then: Callable[[Any], Awaitable[T]]) -> T:
+        """Send a value, or a Record, to a channel by *then*; what that returned. Raises what it, or a middleware, does.
+
+        RuntimeError: a middleware has passed no record on, or two.
+        """
+        made = value if isinstance(value, Record) else Record(value)
+        record = replace(made, headers=tuple(made.headers), channel=made.channel or channel)
+        return await self._send(record, 0, then)
+
+    async def _send(self, record: Record, at: int, then: Callable[[Any], Awaitable[T]]) -> T:
+        if at == len(self._functions):
+            return await then(record)
+        function, sent, is_over = self._functions[at], list[T](), False
+
+        async def call_next(passed: Any) -> T:
+            nonlocal is_over
+            if not isinstance(passed, Record):
+                raise TypeError(
+                    f"send_middleware {name_of_handler(function)}: call_next takes a Record, not {passed!r}"
+                )
+            if is_over:
+                raise RuntimeError(
+                    f"send_middleware {name_of_handler(function)} has sent its record, or returned, already"
+                )
+            is_over = True
+            try:
+                sent.append(await self._send(passed, at + 1, then))
+            finally:
+                is_over = bool(sent)
+            return sent[0]
+
+        try:
+            await function(record, call_next)
+        finally:
+            is_over = True
+        if not sent:
+            raise RuntimeError(
+                f"send_middleware {name_of_handler(function)} has returned and not sent the record: await "
+                "call_next(record), or raise; a handler that is to send nothing returns None"
+            )
+        return sent[0]
