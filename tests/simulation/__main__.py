@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 
+from tests.simulation.around import AROUND
 from tests.simulation.chain import EXPECTED as OF_CHAINS
 from tests.simulation.chain import run_chain
 from tests.simulation.odd_draw import ON
@@ -25,7 +26,7 @@ MOST_SHOWN = 5
 KINDS = (
     "single", "batch", "manual", "iterate", "spark",
     "checkpoint", "states", "transactions", "strings", "keep", "control", "graceful", "latest", "odd",
-    "outage", "pause", "retention", "cooperative",
+    "outage", "pause", "retention", "cooperative", "middleware",
 )  # fmt: skip
 CHAIN = "chain"
 """Seeds of another kind: what a handler sends, see ``chain.py``."""
@@ -44,7 +45,7 @@ EXPECTED = (
     "end raised", "end failed", "end cancelled", "ignored", "letter", "poison", "failed", "compacted",
     "member crash", "expired", "commit late", "begun again", "reset", "fetched", "ready UP", "ready DOWN: why",
     "all lost", "paused", "resumed", "trimmed", "appeared", "latest", "graceful",
-    *(f"odd {kind}" for kind in sorted(ON)),
+    *(f"odd {kind}" for kind in sorted(ON)), *(f"odd {kind}" for kind in AROUND),
 )  # fmt: skip
 OF_OFFSETS = {
     "store": (

@@ -11,6 +11,7 @@ from reactive_kafka import App, Batch, Message
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.observe import events as told
 from reactive_kafka.records import TopicPartition
+from tests.simulation.around import Around
 from tests.simulation.checker import Tally
 from tests.simulation.fake_spark import FakeEngine
 from tests.simulation.fake_store import StoreClient
@@ -60,6 +61,7 @@ class Member:
             self.app._stores = lambda _: StoreClient(database, self)
         self.offsets = OffsetsWork(self)
         self.odd = OddWork(self)
+        self.around = Around(self)
         self.spark: FakeEngine | None = None
         self._decorate()
 
@@ -70,6 +72,8 @@ class Member:
         async def batch(messages: Batch[Payload]) -> None:
             await self.work(messages)
 
+        if self.world.scenario.middleware:
+            self.app.middleware(self.around.middleware)
         if any(not kind.startswith("seek") for kind in self.world.scenario.hooks):
             self.app.on_assigned(TOPIC)(self.odd.assigned)
         if self.world.scenario.mode == "spark":
@@ -195,13 +199,14 @@ class Member:
         outcome, failure = "cancelled", "raised" if attempt < self.max_attempts else "failed"
         late = [load.odd == "self-cancel-late" and time <= load.times for load, time in zip(loads, times, strict=True)]
         cancels_itself = any(late)
+        fails_after = any(map(self.around.fails_after, loads, times))
         try:
             async with self.offsets.block(messages):
                 for message, load, time in zip(messages, loads, times, strict=True):
                     await self._work_on(message, load, time, call, attempt, is_alone=len(messages) == 1)
             outcome = "ok"
-            if cancels_itself:
-                outcome = failure  # as a task of asyncio's that has cancelled itself, and returns
+            if cancels_itself or fails_after:
+                outcome = failure  # as a task of asyncio's that has cancelled itself, and returns; or by middleware
         except BaseException as error:
             if is_own(error) or (cancels_itself and isinstance(error, asyncio.CancelledError)):
                 outcome = failure
@@ -215,6 +220,15 @@ class Member:
             for message, load in zip(messages, loads, strict=True):
                 if not _is_nacked(load):
                     await self._settle(message, load, call)
+
+    def never_called(self, messages: Sequence[Message[Payload]]) -> None:
+        """Middleware is about to raise before the handler is called."""
+        call, attempt = self.world.next_call(), messages[0].attempt
+        for message in messages:
+            self.world.count_delivery(message.payload["id"])
+            self._note_of("begin", message, message.payload["id"], call, attempt, text=self._context())
+        for message in messages:
+            self._note_of("end", message, "raised" if attempt < self.max_attempts else "failed", call, attempt)
 
     async def _work_on(
         self, message: Message[Payload], load: Load, time: int, call: int, attempt: int, *, is_alone: bool

@@ -34,6 +34,7 @@ ONLY = {
     "checkpoint": ("checkpoint/",),
     "strings": ("commit/metadata/user", "commit/metadata/pending"),
     "chain": ("outgoing/exactly_once", "outgoing/positions", "outgoing/transaction"),
+    "middleware": ("handlers/middleware",),
 }
 """Files of rules that only some kinds of seeds have: the simulation need not play others."""
 
@@ -84,6 +85,7 @@ STARTING = "partitions/starting.py"
 BUDGET, HEALTH, POSITIONS = "partitions/budget.py", "observe/health.py", "partitions/start.py"
 PLACES, STRATEGIES, HEADERS = "delivery/places.py", "failure/strategies.py", "failure/headers.py"
 MEMBER, CONNECTION = "channel/clients.py", "channel/connection.py"
+MIDDLEWARE = "handlers/middleware.py"
 
 MUTANTS = (
     # which position is safe
@@ -381,11 +383,11 @@ MUTANTS = (
     Mutant("a message is acked before what was made of it is written", "outgoing/outputs.py",
            "            return channel.writer.take(waiting, channel.topic)",
            "            ack_range(tracker, index, index + 1); return channel.writer.take(waiting, channel.topic)"),
-    Mutant("the ack of a written record takes the next one with it", "outgoing/outputs.py",
+    Mutant("the ack of a written record takes the next one with it", "outgoing/waiting.py",
            "        stop = start + 1\n", "        stop = start + 2\n"),
     Mutant("a generator is pulled on after a record that failed", "outgoing/outputs.py",
            "            return receipt.is_over  # a record has failed already", "            return False"),
-    Mutant("a generator is left open", "outgoing/outputs.py", "            await result.aclose()", "            pass"),
+    Mutant("a generator is left open", MIDDLEWARE, "                await values.aclose()", "                pass"),
     Mutant("a batch that failed counts as written", "outgoing/writer.py",
            "                    self._tell(topic, error, len(records))\n                    await asyncio.sleep(waits.next_s())",
            "                    self._tell(topic, error, len(records))\n                    line.written(0, len(records))"),
@@ -419,6 +421,12 @@ MUTANTS = (
            "        verdicts_of(message.tracker).settle(message.index)  # where nothing was sent; a tick commits it", "        pass", "chain"),
     Mutant("a handler is nacked for the broker's trouble", "outgoing/exactly_once.py",
            "        return CallAgain(if_settled=False, ages=True) if isinstance(error, TransactionAbortedError) else None", "        return None"),
+    # around handlers
+    Mutant("what middleware raises is nobody's failure", MIDDLEWARE, "            result = await function(given, call_next)\n        finally:\n",
+           "            result = await function(given, call_next)\n        except Exception:\n            result = None\n        finally:\n"),
+    Mutant("a record is passed on in the place of another", MIDDLEWARE, "        if passed is not self._given and not _is_part(passed, self._given):\n", "        if False:\n"),
+    Mutant("a record counts as handled while its handler runs", MIDDLEWARE, "        if call_next.running:\n", "        if False:\n"),
+    Mutant("a send middleware may lose its record", MIDDLEWARE, "        if not sent:\n", "        if not sent:\n            return None\n        if False:\n"),
     # outages
     Mutant("readiness does not see that the broker is away", HEALTH, "            and channel.broker_error is None\n", "", "outage"),
     Mutant("an outage is no reason", HEALTH, "    if channel.broker_error is not None:\n        yield f\"broker: {channel.broker_error}\"\n", "", "outage"),

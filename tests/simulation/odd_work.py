@@ -62,7 +62,7 @@ class OddWork:
 
     async def act(self, load: Load) -> None:
         """What the handler of a record does before its work."""
-        if not load.odd or load.odd in ("nack-waits", "ack-waits", "ack-cancelled"):
+        if not load.odd or load.odd in ("nack-waits", "ack-waits", "ack-cancelled", "around-before", "around-after"):
             return
         self._world.bite(f"odd {load.odd}")
         task = asyncio.current_task()

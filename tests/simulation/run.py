@@ -9,6 +9,7 @@ from functools import cache
 from reactive_kafka import App, Channel
 from reactive_kafka.commit.metadata.codec import Metadata
 from reactive_kafka.partitions.partition import Partition
+from tests.simulation.around import with_around
 from tests.simulation.checker import Violation, between, check
 from tests.simulation.loop import run_seeded
 from tests.simulation.member import is_known
@@ -55,7 +56,7 @@ def features() -> frozenset[str]:
 
 def scenario_of(seed: int) -> Scenario:
     """All that the seed draws."""
-    return with_assignment(with_odd(with_offsets(draw(seed, features()), features())), features())
+    return with_assignment(with_around(with_odd(with_offsets(draw(seed, features()), features()))), features())
 
 
 def run(seed: int) -> tuple[Outcome, list[Violation]]:

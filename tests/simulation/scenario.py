@@ -102,6 +102,7 @@ class Scenario:
     graceful: bool = False  # nothing goes wrong, and all have the time that they need
     cooperative: bool = False  # rebalances move some partitions and leave the others (KIP-429)
     hooks: tuple[str, ...] = ()  # what the application does while a partition is assigned
+    middleware: bool = False  # around its handlers: see around.py
 
     @property
     def bisects(self) -> bool:
@@ -115,7 +116,7 @@ class Scenario:
             "checkpoint": self.store, "states": self.states, "transactions": self.transactions,
             "strings": self.strings, "control": self.control, "keep": "keep_out_of_order_acks" in self.settings,
             "graceful": self.graceful, "latest": self.settings["auto_offset_reset"] == "latest",
-            "cooperative": self.cooperative,
+            "cooperative": self.cooperative, "middleware": self.middleware,
             "odd": bool(self.hooks) or any(load.odd for load in self.loads),
             "outage": any(fault.kind == "broker-down" and fault.lasts_s >= OUTAGE_S for fault in self.faults),
             "pause": any(fault.kind.startswith("pause") for fault in self.faults),

@@ -216,6 +216,10 @@ class World:
         if self.next_write is not None and not self.next_write.done() and not member.is_dead:
             self.next_write.set_result(member)
 
+    def deliveries(self, id: str) -> int:
+        """How often a handler, or the middleware around it, was called with a record."""
+        return self._deliveries[id]
+
     def count_delivery(self, id: str) -> int:
         self._deliveries[id] += 1
         return self._deliveries[id]
