@@ -23,8 +23,10 @@ from reactive_kafka import (
     current_batch,
     current_message,
 )
+from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.observe.events import HandlerFailed, HandlerRetried, RecordDeadLettered
 from reactive_kafka.testing import FakeClock, run_in_virtual_time
+from tests.app.checkpoints import app_on, row, store_of
 from tests.app.helpers import Recorder, committed, in_virtual_time, make_app, running, send, until
 
 LETTERS = "dead-letter-topic-orders"
@@ -359,6 +361,32 @@ async def test_it_is_around_the_whole_run_of_a_handler_that_yields_and_may_send_
         await test.settled()
         assert [one.value for one in test.records("invoices")] == [b"first", b"second", b"last"]
     assert trace == ["begins", "first", "second", "ends"]
+
+
+@pytest.mark.parametrize("outcome", ["away", "lost", "late"])
+@in_virtual_time
+async def test_a_transaction_of_the_store_may_be_around_a_handler_that_takes_the_payload(outcome: Any) -> None:
+    rows, connections = Rows(), list[Any]()
+    app = app_on(rows)
+
+    @app.middleware
+    async def in_transaction(message: Message[Any], call_next: CallNext) -> Any:
+        async with message.transaction() as connection:
+            connections.append(connection)
+            return await call_next(message)
+
+    @app.incoming("orders")
+    async def store(value: bytes) -> None:
+        connections[-1][value] = store_of(app).rows.data.get(value, 0) + 1
+
+    async with running(app) as test:
+        for call in ("enter", "exit"):
+            store_of(app).faults.script(call, "ok", outcome, "ok")
+        values = [b"%d" % number for number in range(5)]
+        await send(test, *values)
+        await test.settled(60)
+        assert rows.data == dict.fromkeys(values, 1)
+        assert row(rows).position == 5
 
 
 # -- call_next
