@@ -6,7 +6,7 @@ import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import pytest
 from hypothesis import given, settings
@@ -17,6 +17,7 @@ from reactive_kafka import (
     Batch,
     CallNext,
     ConfigError,
+    Depends,
     Message,
     Record,
     Router,
@@ -361,6 +362,36 @@ async def test_it_is_around_the_whole_run_of_a_handler_that_yields_and_may_send_
         await test.settled()
         assert [one.value for one in test.records("invoices")] == [b"first", b"second", b"last"]
     assert trace == ["begins", "first", "second", "ends"]
+
+
+@pytest.mark.parametrize("is_blocking", [False, True])
+@in_virtual_time
+async def test_dependencies_are_made_and_ended_inside_of_it(is_blocking: bool) -> None:
+    app, trace = make_app(), list[str]()
+
+    async def make_pool() -> AsyncIterator[str]:
+        trace.append("made")
+        yield "pool"
+        trace.append("ended")
+
+    @app.middleware
+    async def middleware(message: Message[Any], call_next: CallNext) -> Any:
+        trace.append("in")
+        result = await call_next(message)
+        trace.append("out")
+        return result
+
+    async def on_loop(value: bytes, pool: Annotated[str, Depends(make_pool)]) -> None:
+        trace.append(f"{pool} {value.decode()}")
+
+    def in_thread(value: bytes, pool: Annotated[str, Depends(make_pool)]) -> None:
+        trace.append(f"{pool} {value.decode()}")
+
+    app.incoming("orders")(in_thread if is_blocking else on_loop)
+    async with running(app) as test:
+        await send(test, b"x")
+        await test.settled()
+    assert trace == ["in", "made", "pool x", "ended", "out"]
 
 
 @pytest.mark.parametrize("outcome", ["away", "lost", "late"])
