@@ -119,7 +119,7 @@ class App(Declarations):
         """
         await self._start(self._new_run())
 
-    def _new_run(self, *, exit_on_failure: bool = False) -> Run:
+    def _new_run(self, *, exit_on_failure: bool = False, until_end: bool = False) -> Run:
         if self._run is not None:
             raise RuntimeError("the application is running")
         spec = RunSpec(
@@ -135,6 +135,7 @@ class App(Declarations):
             spark=self._spark_engine,
             open_store=self._stores,
             exit_on_failure=exit_on_failure,
+            until_end=until_end,
             emitters=frozenset(self.declared.emitters),
             tells_settings=self._fit is None,
         )
@@ -183,13 +184,16 @@ class App(Declarations):
     async def __aexit__(self, *_: object) -> None:
         await self.stop()
 
-    def run(self, *, exit_on_failure: bool = False) -> None:
+    def run(self, *, exit_on_failure: bool = False, until_end: bool = False) -> None:
         """Run until SIGINT, SIGTERM or SIGHUP, then drain and return. A second signal exits at once, with 1.
 
         If logging is not configured, it goes to stderr, one line per event.
 
         Args:
             exit_on_failure: Also exit, with 1, when a channel has failed; the others are drained first.
+            until_end: End by itself when every channel that has a handler has handled and committed what was in its
+                partitions when they were assigned, retries with a delay included. Else it exits with 1: a channel has
+                failed, a topic is missing, the last commit was not stored, or a signal came before.
 
         Raises:
             RuntimeError: An event loop runs here already.
@@ -202,7 +206,7 @@ class App(Declarations):
             self.plan  # noqa: B018  # problems are reported before anything starts
             if warning := self.declared.warning:
                 Guard().call(LOGGER.warning, warning)
-            make = partial(self._new_run, exit_on_failure=exit_on_failure)
+            make = partial(self._new_run, exit_on_failure=exit_on_failure, until_end=until_end)
             run_as_process(self.settings, make, start=self._start, stop=self.stop)
         except (ConfigError, MissingExtraError) as error:
             print(error, file=sys.stderr)

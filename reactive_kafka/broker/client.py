@@ -311,9 +311,10 @@ class Connector(Protocol):
 
         With ``Topics`` and ``Pattern`` it is a member of the group; a topic that is created later and matches the
         pattern is found after ``metadata_max_age_ms`` at most. With ``Partitions`` it joins no group: one assignment of
-        generation 0 comes by itself, and nothing is ever revoked. Commits go to *group_id* all the same; without one,
-        ``commit`` and ``committed`` raise. A partition that does not exist yet is assigned as well, and brings nothing
-        until it does. ValueError: there is neither a group nor partitions.
+        generation 0 comes by itself, and nothing is ever revoked. Of whole topics, partitions that appear later are
+        found by :meth:`Consumer.check` and come alone, in generation 0, too. Commits go to *group_id* all the same;
+        without one, ``commit`` and ``committed`` raise. A partition that does not exist yet is assigned as well, and
+        brings nothing until it does. ValueError: there is neither a group nor partitions.
         """
 
     def producer(self, *, name: str, properties: Mapping[str, object]) -> Producer:

@@ -16,6 +16,7 @@ from reactive_kafka.channel.spec import Role
 from reactive_kafka.commit.metadata.pending import MetadataPolicy, PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.uncommitted import UncommittedBound
+from reactive_kafka.config.incoming_values import AssignedPartition
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.partitions.assignment import Assignment
@@ -58,7 +59,8 @@ class ChannelConsumer:
             room=parts.commits.room,
         )
         starts = _starts(settings, parts.resume)
-        self.table = PartitionTable(is_static=bool(settings.assign), policy=policy, starts=starts)
+        ranges = settings.ranges
+        self.table = PartitionTable(is_static=bool(settings.assign), policy=policy, starts=starts, ranges=ranges)
         self.engine = CommitEngine(role.strategy, self.table, hook.is_in_transaction)
         self.committer = Committer(
             settings.name, self.engine, parts.clock, parts.observer, self._confirmed, facts=parts.commits
@@ -188,7 +190,8 @@ def _is_exact(settings: IncomingSettings) -> bool:
 
 def _starts(settings: IncomingSettings, resume: Mapping[TopicPartition, int]) -> dict[TopicPartition, Choice]:
     """Where the settings, or the end of the session before, have the first reading of a partition start."""
-    given = {one.partition: Choice(one.start) for one in settings.assign if one.start is not None}
+    named = [one for one in settings.assign if isinstance(one, AssignedPartition) and one.start is not None]
+    given = {one.partition: Choice(one.start) for one in reversed(named) if one.start is not None}  # the first range's
     return given | {one: Choice(where, is_resumed=True) for one, where in resume.items()}
 
 

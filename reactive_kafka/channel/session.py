@@ -23,7 +23,7 @@ from reactive_kafka.observe.events import ConsumersIdle
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.letters import Failures
-from reactive_kafka.partitions.partition import Partition
+from reactive_kafka.partitions.partition import Partition, is_done
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
@@ -124,12 +124,18 @@ class ChannelSession:
         """Leave the groups and close; every verdict that comes later is refused."""
         if self._settings.assign:
             left = [one for client in self.clients.consumers for one in client.table.all_trackers()]
-            self._totals.resume.update({one.partition: one.committable for one in left})
+            self._totals.resume.update({one.partition: one.outside_plans(one.safe) for one in left})
         async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
             steps.callback(self.arrival.set)
             steps.callback(self.workers.close)
             steps.push_async_callback(self.failures.stop)
             await self.clients.close()
+
+    def no_more_to_come(self) -> None:
+        """All that is wanted has been read: batches do not wait to fill."""
+        if not self.lanes.is_at_end:
+            self.lanes.is_at_end = True
+            self.workers.work_is_there()
 
     def hold(self) -> None:
         """Let nothing be taken any more, without telling anybody: this is the copy of a forked child."""
@@ -165,7 +171,7 @@ def channel_facts(
     """The facts at *now* (monotonic); *last_partitions* are those that a channel had when it failed."""
     for tracker in session.clients.trackers():
         session.acknowledger.count_acks(tracker)  # when somebody asks, and not at each ack
-    state: ChannelState = "paused" if totals.pauses.reasons and status.state == "running" else status.state
+    state = _state(status, session, totals)
     commits, history, handlers = totals.commits, totals.history, totals.handlers
     partitions = partition_facts(session, now) if last_partitions is None else last_partitions
     return ChannelFacts(
@@ -186,6 +192,20 @@ def channel_facts(
         not_ready=tuple(dict.fromkeys(_not_ready(session, state, now))),
         health_enabled=settings.health_enabled,
     )  # fmt: skip
+
+
+def _state(status: ChannelStatus, session: ChannelSession, totals: ChannelTotals) -> ChannelState:
+    if status.state != "running":
+        return status.state
+    if totals.pauses.reasons:
+        return "paused"
+    return "done" if _is_done(session) else "running"
+
+
+def _is_done(session: ChannelSession) -> bool:
+    """Whether the ranges that the channel reads are read and settled, and nothing waits to be retried."""
+    read = [one for client in session.clients.consumers for one in client.table]
+    return bool(read) and all(map(is_done, read)) and not any(one.unsettled for one in session.clients.all_trackers())
 
 
 def _broker_error(session: ChannelSession) -> str | None:
@@ -217,7 +237,8 @@ def partition_facts(session: ChannelSession, now: float, *, also_left: bool = Fa
         for one in client.table:
             tracker = one.tracker if also_left else one.live
             if tracker is not None:
-                found.append(_partition(session, one, tracker, now, is_paused=one.is_paused or one.id in stopped))
+                is_paused = (one.is_paused or one.id in stopped) and not one.is_read_out
+                found.append(_partition(session, one, tracker, now, is_paused=is_paused))
     return tuple(found)
 
 
@@ -230,7 +251,7 @@ def _partition(
         partition=one.id, position=tracker.position, committed=tracker.committed, log_end=one.end,
         lag=None if one.end is None else max(0, one.end - behind), in_flight=one.in_flight, queued=one.queued,
         oldest_unacked_s=None if oldest is None else max(0.0, session.guard.watch.age_s(oldest[1], now)),
-        paused=is_paused, metadata_units=one.metadata.units(tracker),
+        paused=is_paused, metadata_units=one.metadata.units(tracker), done=is_done(one),
     )  # fmt: skip
 
 
@@ -241,7 +262,7 @@ def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iter
         yield from client.connection.reach.not_ready
         if client.starts.not_begun is not None and not client.starts.are_done:
             yield client.starts.not_begun
-        if client.committer.failing is not None and state in ("running", "paused"):
+        if client.committer.failing is not None and state in ("running", "paused", "done"):
             yield f"the last commit was not stored: {client.committer.failing}"
     yield from session.hook.not_ready()
     yield from session.schemas.not_ready() if session.schemas is not None else ()

@@ -66,6 +66,12 @@ FOR_HANDLERS = ("batch_max_records", "batch_max_wait", "concurrency", "value_des
     help="Exit with 1 when a channel has failed, so that a supervisor can restart the process. Without this option the "
     "other channels continue, and /health/live is DOWN.",
 )
+@click.option(
+    "--until-end",
+    is_flag=True,
+    help="Exit with 0 when every channel that has a handler has handled and committed what was in its partitions when "
+    "they were assigned. Exit with 1 if a channel has failed, a topic is missing, or a signal came before.",
+)
 @options.app_dir
 @click.option("--workers", type=int, hidden=True)
 @click.option("--reload", is_flag=True, hidden=True)
@@ -77,6 +83,7 @@ def run(
     log_level: str | None,
     log_config: Path | None,
     exit_on_failure: bool,
+    until_end: bool,
     app_dir: Path,
     workers: int | None,
     reload: bool,
@@ -92,6 +99,7 @@ def run(
     Examples:
       reactive-kafka run billing:app
       reactive-kafka run shop.billing:app --config prod.toml --port 9100
+      reactive-kafka run backfill:app --until-end
       REACTIVE_KAFKA__KAFKA__BOOTSTRAP_SERVERS=kafka:9092 reactive-kafka run billing:app --log-format json
     """
     if workers is not None:
@@ -105,7 +113,7 @@ def run(
         app.configure(config, overrides=None if port is None else {"http": {"port": port}})
         if bottom is not None:
             show_spark(app, bottom)
-        app.run(exit_on_failure=exit_on_failure)
+        app.run(exit_on_failure=exit_on_failure, until_end=until_end)
 
 
 @click.command(name="check")

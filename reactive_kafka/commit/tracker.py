@@ -24,7 +24,9 @@ class OffsetTracker(RecordWindow):
     planned range, done or not, until the group has a position behind it: see :mod:`reactive_kafka.commit.plans`.
     """
 
-    __slots__ = ("_book", "attempted", "committed", "counted", "kept", "owner", "start", "texts", "uncommitted_from")
+    __slots__ = (
+        "_book", "attempted", "committed", "counted", "kept", "limit", "owner", "start", "texts", "uncommitted_from",
+    )  # fmt: skip
 
     def __init__(
         self, partition: TopicPartition, position: int, *, committed: int | None = None, commit_start: bool = False
@@ -34,6 +36,7 @@ class OffsetTracker(RecordWindow):
         self.committed = committed  # what the group has stored for it
         self.attempted = position if committed is None else min(committed, position)
         self.uncommitted_from = -1 if commit_start else self.attempted  # -1: the start itself is worth a commit
+        self.limit = CLOSED_BASE  # behind it are offsets that are not read: no position above is committed
         self.counted = 0
         self.kept: AckMap | None = None  # what an earlier assignment knew as done; it is not delivered again
         self.texts = UserMetadata()  # the user's strings that wait to be stored; the engine's kind once it is tracked
@@ -101,9 +104,8 @@ class OffsetTracker(RecordWindow):
 
     @property
     def committable(self) -> int:
-        """The highest position with no unsettled record before it that lies inside of no planned range."""
-        safe = self.safe
-        return self._book.outside(safe) if self._book else safe
+        """The highest position with no unsettled record before it, inside of no planned range, and behind no hole."""
+        return min(self.outside_plans(self.safe), self.limit)
 
     @property
     def safe(self) -> int:

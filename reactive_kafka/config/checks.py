@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from reactive_kafka.config.collect import BROKEN, View
-from reactive_kafka.config.incoming_values import STORE
+from reactive_kafka.config.incoming_values import STORE, ranges_of
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, INCOMING, Section
 from reactive_kafka.config.layers import Problems
 from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS
@@ -18,6 +18,10 @@ Contradictions = Iterator[tuple[Sequence[str], str]]
 """The names that a contradiction looks at, and what is wrong. It is reported at the first of them that was given."""
 
 COMMITS = ("commit_strategy", "enable_auto_commit")
+_STORES_BEYOND_HOLES = (
+    *(("commit_strategy", "latest"), ("commit_strategy", "checkpoint"), ("enable_auto_commit", True)),
+    *(("keep_out_of_order_acks", True), ("spark.mode", "ranges")),
+)
 _GROUP_MS = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 3_000, "rebalance_timeout_ms": 60_000}
 """What the seam to Kafka sets unless the configuration says otherwise."""
 LAST_COMMIT_S = 5.0
@@ -123,6 +127,10 @@ def _reading(view: View) -> Contradictions:
     if "assign" in view.sources and view["consumers"] > 1:
         why = "with assign, several consumers would each read the same records; leave consumers at 1"
         yield ("assign", "consumers"), why
+    holed = [one for one, its in ranges_of(view["assign"] or ()).items() if its.has_holes]
+    for name, value in _STORES_BEYOND_HOLES if holed and "assign" in view.sources else ():
+        if view[name] == value:
+            yield ("assign", name), f"{holed[0]} has holes between its ranges, and {name} = {value!r} would pass them"
     if view["restart.backoff"] > view["restart.max_backoff"]:
         yield ("restart.backoff", "restart.max_backoff"), "restart.backoff is longer than restart.max_backoff"
 

@@ -232,8 +232,10 @@ class View:
 
     @property
     def commit_strategy(self) -> str:
-        """The commit strategy in effect: ``ignore`` where the client commits and nothing else was said."""
-        if self.setting("commit_strategy") is None and self["enable_auto_commit"]:
+        """The commit strategy in effect: where nothing else was said ``ignore`` for ranges without a group, too."""
+        has_ends = "assign" in self.sources and all(getattr(one, "until", None) for one in self["assign"] or (None,))
+        needs_none = self["enable_auto_commit"] or (has_ends and self.setting("group_id") is None)
+        if self.setting("commit_strategy") is None and needs_none:
             return "ignore"
         return str(self["commit_strategy"])
 

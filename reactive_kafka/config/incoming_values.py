@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
@@ -12,8 +13,12 @@ from reactive_kafka.config.secrets import shown
 from reactive_kafka.config.urls import check_url
 from reactive_kafka.config.values import INT32_MAX, TEXT, TOPICS, Hint, Kind, comma_list, names_an_object, only
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Ranges
 
-_ASSIGNED = re.compile(r"([a-zA-Z0-9._-]{1,249}):([0-9]{1,10})(?::(-1|[0-9]{1,19})|@(.+))?")
+_ASSIGNED = re.compile(
+    r"(?P<topic>[a-zA-Z0-9._-]{1,249}):"
+    r"(?:(?P<all>\*)|(?P<number>[0-9]{1,10})(?::(?P<start>-1|[0-9]{1,19}(?:\.\.(?P<until>[0-9]{1,19}))?)|@(?P<time>.+))?)"
+)
 _HIGHEST_OFFSET = 2**63 - 1
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _HEADER = re.compile(r"header:\s*\S.*", re.DOTALL)
@@ -27,41 +32,85 @@ class AssignedPartition:
     """A partition that a channel reads without a group's assignment.
 
     ``start``, at every start: an offset, 0 for the log's beginning, ``"end"``, or the first record at or after a time.
-    None: the committed position, else ``auto_offset_reset``.
+    None: the committed position, else ``auto_offset_reset``. ``until``: the offset at which reading ends, which is not
+    read; then ``start`` is an offset, and the partition may have more such ranges.
     """
 
     partition: TopicPartition
     start: int | datetime | Literal["end"] | None = None
+    until: int | None = None
 
     def __str__(self) -> str:
         """As users write it."""
+        if self.until is not None:
+            return f"{self.partition.topic}:{self.partition.partition}:{self.start}..{self.until}"
         if isinstance(self.start, datetime):
             return f"{self.partition.topic}:{self.partition.partition}@{self.start.isoformat()}"
         start = "" if self.start is None else f":{-1 if self.start == 'end' else self.start}"
         return f"{self.partition.topic}:{self.partition.partition}{start}"
 
 
-def _read_assign(raw: Any) -> tuple[AssignedPartition, ...]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AssignedTopic:
+    """A topic of which a channel reads every partition, also those that appear later, without a group's assignment."""
+
+    topic: str
+
+    def __str__(self) -> str:
+        """As users write it."""
+        return f"{self.topic}:*"
+
+
+Assigned = AssignedPartition | AssignedTopic
+
+
+def ranges_of(assign: Iterable[Assigned]) -> dict[TopicPartition, Ranges]:
+    """partition -> the offsets that are read of it, where they have an end."""
+    pairs: dict[TopicPartition, list[tuple[int, int]]] = {}
+    for one in assign:
+        if isinstance(one, AssignedPartition) and isinstance(one.start, int) and one.until is not None:
+            pairs.setdefault(one.partition, []).append((one.start, one.until))
+    return {partition: Ranges.of(its) for partition, its in pairs.items()}
+
+
+def _read_assign(raw: Any) -> tuple[Assigned, ...]:
     assigned = tuple(_read_assigned(item) for item in comma_list(raw))
-    if len({item.partition for item in assigned}) < len(assigned):
-        raise Hint("a partition stands here twice")
+    named: dict[TopicPartition, list[AssignedPartition]] = {}
+    whole = [one.topic for one in assigned if isinstance(one, AssignedTopic)]
+    for one in assigned:
+        if isinstance(one, AssignedPartition):
+            named.setdefault(one.partition, []).append(one)
+    if twice := next((topic for topic in whole if whole.count(topic) > 1), None):
+        raise Hint(f"{twice}:* stands here twice")
+    for (topic, number), its in named.items():
+        if topic in whole:
+            raise Hint(f"{topic}:* has partition {number}, too")
+        if len(its) > 1 and any(one.until is None for one in its):
+            raise Hint(f"{topic}:{number} stands here twice, and not each time with a range")
+        try:
+            ranges_of(its)
+        except ValueError as error:
+            raise Hint(f"of {topic}:{number} the range {error}") from None
     return assigned
 
 
-def _read_assigned(raw: Any) -> AssignedPartition:
+def _read_assigned(raw: Any) -> Assigned:
     if not isinstance(raw, str):
         raise ValueError("not a string")
     match = _ASSIGNED.fullmatch(raw.strip())
-    if match is None or match[1] in (".", "..") or int(match[2]) > INT32_MAX:
+    if match is None or match["topic"] in (".", "..") or int(match["number"] or 0) > INT32_MAX:
         raise Hint(f"{shown('', raw.strip())} cannot be read")
-    partition, offset = TopicPartition(match[1], int(match[2])), match[3]
-    if match[4] is not None:
-        return AssignedPartition(partition=partition, start=_time(shown("", match[0]), match[4]))
-    if offset is None:
+    if match["all"]:
+        return AssignedTopic(topic=match["topic"])
+    partition, start = TopicPartition(match["topic"], int(match["number"])), match["start"]
+    if match["time"] is not None:
+        return AssignedPartition(partition=partition, start=_time(shown("", match[0]), match["time"]))
+    if start is None:
         return AssignedPartition(partition=partition)
-    if int(offset) > _HIGHEST_OFFSET:
+    first, until = int(start.partition("..")[0]), None if match["until"] is None else int(match["until"])
+    if max(first, until or 0) > _HIGHEST_OFFSET:
         raise Hint(f"the offset of {shown('', match[0])} is too large")
-    return AssignedPartition(partition=partition, start="end" if offset == "-1" else int(offset))
+    return AssignedPartition(partition=partition, start="end" if first == -1 else first, until=until)
 
 
 def _time(part: str, time: str) -> datetime:
@@ -123,7 +172,8 @@ def _read_store(raw: Any) -> str:
 
 ASSIGN = Kind(
     'a list of partitions, each once: "topic:0:100" (from an offset, 0 is the beginning), "topic:1:-1" (from the end), '
-    '"topic:2" (from the committed position) or "topic:3@2026-11-21T00:00:00Z" (from a time, with its zone)',
+    '"topic:2" (from the committed position), "topic:3@2026-11-21T00:00:00Z" (from a time, with its zone), '
+    '"topic:4:100..200" (offsets 100 to 199; several of a partition ascend) or "topic:*" (all, new ones, too)',
     _read_assign,
     show=lambda assigned: [str(one) for one in assigned],
     native=(str, list),

@@ -38,6 +38,7 @@ from reactive_kafka.config.schema import (
     OutgoingSettings,
     Settings,
     SparkSettings,
+    shared_by_replays,
     subscription_of,
 )
 from reactive_kafka.config.tables import (
@@ -171,7 +172,7 @@ class _Assembly:
 
     def settings(self, source: str) -> Settings:
         plain, channels = self._given.plain, self._given.channels
-        return Settings(
+        made = Settings(
             source=source,
             bootstrap_servers=View(keys.KAFKA, plain["kafka"], {})["bootstrap_servers"],
             incoming={name: self._incoming(name, table) for name, table in channels["incoming"].items()},
@@ -182,6 +183,12 @@ class _Assembly:
             schema_registry=self._registry(View(keys.SCHEMA_REGISTRY, plain["schema_registry"], {})),
             warnings=tuple(self._given.warnings),
         )
+        for replay, stream, topic in shared_by_replays(made.incoming.values()):
+            table = channels["incoming"][replay.name]
+            why = f"channel {stream.name!r} has the same group and reads {topic!r}, too, so that one would move the "
+            why += "positions of the other; ranges are read in a group of their own, or in none"
+            self._problems.add(table.origin, f"[{table.title}] group_id = {replay.group_id!r}", why)
+        return made
 
     def _http(self, view: View) -> HttpSettings:
         check(view, UNUSED_BY_HTTP, self._unused)

@@ -5,11 +5,20 @@ Durations are seconds, sizes are bytes. A field that users set carries its key, 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import permutations
 from typing import Any, ClassVar, Literal, get_args
 
-from reactive_kafka.config.incoming_values import ASSIGN, ORDERING_KEY, PATTERN, AssignedPartition
+from reactive_kafka.config.incoming_values import (
+    ASSIGN,
+    ORDERING_KEY,
+    PATTERN,
+    Assigned,
+    AssignedPartition,
+    AssignedTopic,
+    ranges_of,
+)
 from reactive_kafka.config.tables import (
     CheckpointSettings,
     CloudEventsSettings,
@@ -44,7 +53,8 @@ from reactive_kafka.config.values import (
     integer,
 )
 from reactive_kafka.formats.names import FORMATS, KEY_FORMATS, REGISTERED_FORMATS
-from reactive_kafka.subscription import Partitions, Pattern, Subscription, Topics
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Partitions, Pattern, Ranges, Subscription, Topics
 
 OnUnreadable = Literal["wait", "skip", "fail"]
 OnPoison = Literal["fail", "pause-partition", "dead-letter-queue", "warn"]
@@ -69,11 +79,13 @@ FAILURE = choice(
 )
 
 
-def subscription_of(topics: tuple[str, ...], pattern: str | None, assign: Sequence[AssignedPartition]) -> Subscription:
+def subscription_of(topics: tuple[str, ...], pattern: str | None, assign: Sequence[Assigned]) -> Subscription:
     """What a channel reads: at most one of the three says something."""
     if pattern is not None:
         return Pattern(pattern)
-    return Partitions(tuple(one.partition for one in assign)) if assign else Topics(topics)
+    named = dict.fromkeys(one.partition for one in assign if isinstance(one, AssignedPartition))
+    whole = tuple(one.topic for one in assign if isinstance(one, AssignedTopic))
+    return Partitions(tuple(named), whole) if assign else Topics(topics)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,16 +101,19 @@ class IncomingSettings:
     name: str
     topics: tuple[str, ...] = field(metadata=described(TOPICS, "Several topics to read, instead of `topic`."))
     pattern: str | None = setting(PATTERN, None, "All topics whose names match, new ones included, instead of `topic`.")
-    assign: tuple[AssignedPartition, ...] = field(
+    assign: tuple[Assigned, ...] = field(
         default=(),
         metadata=described(
             ASSIGN,
-            "These partitions, without a share in the group's, instead of `topic`; starts begin at their offset.",
+            "These partitions, without a share in the group's, instead of `topic`; starts begin at their offset, and "
+            "what has an end is done there.",
         ),
     )
     group_id: str | None = field(
         metadata=described(
-            TEXT, "The consumer group; required, except for `assign` with `commit_strategy` `ignore` or `checkpoint`."
+            TEXT,
+            "The consumer group; required, except for `assign` with `commit_strategy` `ignore` or `checkpoint`, or "
+            "with ranges alone.",
         )
     )
     auto_offset_reset: OffsetReset = setting(
@@ -123,7 +138,8 @@ class IncomingSettings:
         choice("throttled", "latest", "ignore", "checkpoint", imported="module:object"),
         "throttled",
         "`throttled` commits the records settled without a gap every `commit_interval`, `latest` at each ack, `ignore` "
-        "never; `checkpoint` is `throttled` with a store of your own, `module:object` a strategy of your own.",
+        "never; `checkpoint` is `throttled` with a store of your own, `module:object` a strategy of your own. Where "
+        "`assign` has ranges alone and there is no `group_id`: `ignore`.",
     )
     commit_latest_unsafe: bool = setting(
         BOOLEAN, False, "`latest` commits past unsettled records; after a crash they are not read again."
@@ -228,9 +244,26 @@ class IncomingSettings:
         """What the channel reads, its retry topics aside."""
         return subscription_of(self.topics, self.pattern, self.assign)
 
+    @property
+    def ranges(self) -> Mapping[TopicPartition, Ranges]:
+        """The offsets that are read of partitions that have an end."""
+        return ranges_of(self.assign)
+
     def place(self, key: str, value: object) -> str:
         """How an error about *key* begins: ``my.toml, line 3: [incoming.orders] key = 'shop:tenant'``."""
         return self.places.get(key, f"channel {self.name!r}: {key} = {value!r}")
+
+
+def shared_by_replays(
+    channels: Iterable[IncomingSettings],
+) -> Iterator[tuple[IncomingSettings, IncomingSettings, str]]:
+    """Channels that read ranges in the group of another one, which reads the topic, too: both, and the topic."""
+    for replay, other in permutations(channels, 2):
+        is_shared = replay.group_id is not None and replay.group_id == other.group_id
+        if is_shared and replay.client["bootstrap_servers"] == other.client["bootstrap_servers"]:
+            topics = {partition.topic for partition in replay.ranges}
+            if topic := next(filter(other.subscription.reads, sorted(topics)), None):
+                yield replay, other, topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

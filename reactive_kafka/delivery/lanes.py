@@ -65,6 +65,7 @@ class Lanes:
         self._key_of = key_of  # what records are ordered by (``ordering = "key"``); None: by their partition
         self._pauses = Pauses() if pauses is None else pauses
         self._ready: deque[Part] = deque()
+        self.is_at_end = False  # all that is wanted has been read: what waits for a batch to fill waits in vain
 
     def new(self, tracker: OffsetTracker) -> Lane:
         """The lane of a partition whose reading begins."""
@@ -137,7 +138,8 @@ class Lanes:
         if not ready:
             return None
         arrived = min(lane.arrived for lane in ready)
-        return arrived if sum(lane.waiting for lane in ready) >= max_records else arrived + max_wait_s
+        is_full = self.is_at_end or sum(lane.waiting for lane in ready) >= max_records
+        return arrived if is_full else arrived + max_wait_s
 
     def take_batch(self, max_records: int) -> list[Slice]:
         """Take up to *max_records* of the lanes that may be taken now, in turn; each lane counts as held."""

@@ -34,7 +34,7 @@ _RUNNING_COLUMNS = ("batch", "progress", "stage", "tasks", "failed", "records", 
 _LAST_COLUMNS = ("batch", "ended", "took", "records", "rejected", "attempt", "outcome", "ranges", "reason")
 _POISON_COLUMNS = ("poison", "offset", "unsettled for", "waiting behind it", "on_poison")
 _TOTALS = {"dead_lettered": "dead letters", "delayed": "delayed retries", "poisoned": "poison"}
-_PARTITION_COLUMNS = ("partition", "position", "committed", "lag", "in flight", "queued", "oldest unacked", "paused")
+_PARTITION_COLUMNS = ("partition", "position", "committed", "lag", "in flight", "queued", "oldest unacked", "state")
 _NUMBERS = attrgetter("partition", "position", "committed", "lag", "in_flight", "queued")
 
 
@@ -137,7 +137,10 @@ def _totals(channel: ChannelFacts) -> dict[str, int]:
 
 
 def _incoming_html(channel: ChannelFacts) -> str:
-    rows = [(*_NUMBERS(one), _s(one.oldest_unacked_s), "paused" * one.paused) for one in channel.partitions]
+    rows = [
+        (*_NUMBERS(one), _s(one.oldest_unacked_s), "done" if one.done else "paused" * one.paused)
+        for one in channel.partitions
+    ]
     poison = [(one.partition, one.offset, _s(one.age_s), one.waiting, channel.on_poison) for one in channel.poison]
     totals = ", ".join(f"{_TOTALS.get(name, name)} {count}" for name, count in _totals(channel).items())
     notes = [*(f"paused: {reason}" for reason in channel.paused_by), *channel.warnings]

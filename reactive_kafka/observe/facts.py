@@ -84,14 +84,16 @@ class PartitionFacts:
     queued: int  # received, not with a handler yet
     oldest_unacked_s: float | None  # None: nothing is in flight
     paused: bool  # not fetched: back-pressure, poison or the user
+    done: bool = False  # its last range is read and settled: nothing of it is fetched any more
     metadata_units: int = 0  # UTF-16 units that the next commit carries at most; counted where acks are kept
 
 
-ChannelState = Literal["starting", "connecting", "running", "paused", "stopping", "failed", "stopped"]
+ChannelState = Literal["starting", "connecting", "running", "paused", "done", "stopping", "failed", "stopped"]
 """``starting``: made, and not started; ``connecting``: a client is built, or waits for its assignment; ``running``:
-every client has an assignment, maybe an empty one; ``paused``: running, and paused by the application; ``stopping``: it
-drains, commits and leaves the group; ``failed``: it lets go of its partitions, then waits for a restart; ``stopped``:
-it has left the group, and is closed."""
+every client has an assignment, maybe an empty one; ``paused``: running, and paused by the application; ``done``:
+running, and the ranges that it reads are read and settled; ``stopping``: it drains, commits and leaves the group;
+``failed``: it lets go of its partitions, then waits for a restart; ``stopped``: it has left the group, and is
+closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -192,7 +192,7 @@ def _application(facts: AppFacts) -> _Verdict:
 
 def _incoming(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> _Verdict:
     poisoned = bool(channel.poison)
-    in_service = channel.state in ("running", "paused") and channel.has_joined
+    in_service = channel.state in ("running", "paused", "done") and channel.has_joined
     return _Verdict(
         channel.channel,
         live=channel.state != "failed" and not (poisoned and channel.on_poison == "fail"),
@@ -263,6 +263,7 @@ def _partition_data(facts: PartitionFacts) -> dict[str, Any]:
         "queued": facts.queued,
         "oldest_unacked_seconds": None if facts.oldest_unacked_s is None else round(facts.oldest_unacked_s, 3),
         "paused": facts.paused,
+        "done": facts.done,
     }
 
 

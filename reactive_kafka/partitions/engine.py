@@ -287,12 +287,13 @@ def _why_not(tracker: OffsetTracker, position: int, *, is_in_doubt: bool) -> str
     """Why a position that somebody asks for may not be committed; empty: it may."""
     if position > tracker.safe and tracker.window:
         return f"the record at offset {tracker.safe} is not settled"
+    if position > tracker.limit:
+        return f"it lies behind {tracker.limit}, and the offsets from there on are not read"
     if position > tracker.safe:
         return f"records from {tracker.position} on have not been read"
     if (start := tracker.outside_plans(position)) != position:
         return f"it lies inside of a range that is handled as one, from {start} on"
-    least = tracker.start if tracker.uncommitted_from < 0 else tracker.uncommitted_from
-    if position < least:
+    if position < (least := tracker.start if tracker.uncommitted_from < 0 else tracker.uncommitted_from):
         return f"that would go back from {least}"
     if is_in_doubt and position < tracker.attempted:
         return f"that would go back from {tracker.attempted}, which may have been stored"

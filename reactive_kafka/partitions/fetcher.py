@@ -18,6 +18,7 @@ from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.read_failures import ReadFailures
+from reactive_kafka.partitions.start import in_ranges
 from reactive_kafka.partitions.starting import tell_acks_dropped
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
@@ -49,6 +50,8 @@ class Fetcher:
         self._turned_at = -inf
         self._brought = 0
         self._holding: list[Partition] = []  # those that may hold records: no others can
+        self._starts = starts
+        self._ends = bool(table.ranges)  # reading may end
         self._uncommitted = uncommitted
         self.failures = ReadFailures(parts, table, starts)
         self.delayed = DelayedRecords(parts, table, delays, self._arrived)
@@ -195,7 +198,8 @@ class Fetcher:
         """Those not to be fetched whatever room there is."""
         if self._uncommitted.is_reached:
             return set(self._table.read_names)
-        return self.failures.held_back(now).union(self._parts.held_back())
+        read_out = {one.id for one in self._table.reading if one.is_read_out} if self._ends else ()
+        return self.failures.held_back(now).union(self._parts.held_back(), read_out)
 
     def take(self, poll: Poll) -> None:
         """Put what a poll brought into the lanes, and tell who works on them."""
@@ -209,6 +213,8 @@ class Fetcher:
                 continue
             self._deliver(chunk, one, one.tracker, one.lane, now)
         if poll.chunks:
+            if self._ends and all(one.is_read_out for one in self._table):
+                self._lanes.is_at_end = True
             self._arrived()
 
     def _arrived(self) -> None:
@@ -216,6 +222,10 @@ class Fetcher:
         self._parts.arrival.set()
 
     def _deliver(self, chunk: Chunk, one: Partition, tracker: OffsetTracker, lane: Lane, now: float) -> None:
+        if one.ranges is not None:
+            chunk, go_on_at = in_ranges(chunk, one.ranges, tracker.position)
+            if go_on_at is not None and self._starts.consumer is not None:
+                self._starts.consumer.start_at({chunk.partition: go_on_at})
         records, offsets = _from(chunk.records, tracker.position)
         # What an earlier owner knew as done is left out before the tracker sees it: to everything behind here it is a
         # gap of the log. The tracker keeps the map until its position has passed it, because the next map is made of

@@ -12,9 +12,9 @@ from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice, Partition, PartitionState
 from reactive_kafka.partitions.parts import ClientParts
-from reactive_kafka.partitions.recreated import RecreatedTopics
+from reactive_kafka.partitions.recreated import FirstLook, RecreatedTopics
 from reactive_kafka.partitions.start import Start, Where
-from reactive_kafka.partitions.starting import FirstLook, PartitionStarter, look_at_logs
+from reactive_kafka.partitions.starting import PartitionStarter, look_at_logs
 from reactive_kafka.records import Committed, TopicPartition
 
 
@@ -192,7 +192,7 @@ class StartPositions:
 
     async def _go_on(self, consumer: Consumer, one: Partition, start: Start) -> None:
         """Read from somewhere else at once: what comes from where it was read before would pass for a gap."""
-        consumer.start_at({one.id: start.position})
+        consumer.start_at({one.id: start.read_from})
         consumer.wake()
         if start.commit:
             await self._committer.commit()
@@ -212,7 +212,7 @@ class StartPositions:
             is_wanted = one.assignment == numbers[one] and one.sought is None
             if is_wanted and one.state is PartitionState.STARTING:
                 self.table.move(one, "read")
-                flows[one.id] = start.position
+                flows[one.id] = start.read_from
         consumer.start_at(flows)
 
     async def look_at_topics(self) -> None:
@@ -237,7 +237,7 @@ class StartPositions:
         at = one.assignment
         logs = await look_at_logs(consumer, [partition], {})
         old = one.live
-        if one.assignment != at or old is None or old.position != position:
+        if one.assignment != at or old is None or (old.position != position and one.ranges is None):
             return
         log = logs[partition]
         is_there = log.start <= position <= log.end  # by now
@@ -279,7 +279,7 @@ class StartPositions:
                 return
             if one.live is None:
                 raise _not_ours(self._settings.name, partition)
-            start = self._starter.start_where_chosen(one, one.stored, where, logs[partition])
+            start = self._starter.start_where_chosen(one, one.stored, Choice(where), logs[partition])
             if start is not None:
                 await self._go_on(consumer, one, start)
 

@@ -11,6 +11,7 @@ from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.partitions.start import Where
 from reactive_kafka.partitions.unreadable import Unreadable
 from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.subscription import Ranges
 
 
 class PartitionState(Enum):
@@ -94,12 +95,16 @@ class Partition:
 
     __slots__ = (
         "assignment", "behind", "chosen", "end", "generation", "has_hooks", "holds", "id", "is_open", "is_paused",
-        "is_void", "lane", "left_out_in", "left_out_since", "metadata", "silent", "sought", "stands", "state", "stored",
-        "tracker", "unknown", "unreadable",
+        "is_void", "lane", "left_out_in", "left_out_since", "metadata", "noted_end", "ranges", "silent", "sought",
+        "stands", "state", "stored", "tracker", "unknown", "unreadable",
     )  # fmt: skip
 
-    def __init__(self, id: TopicPartition, policy: MetadataPolicy, chosen: Choice | None = None) -> None:
+    def __init__(
+        self, id: TopicPartition, policy: MetadataPolicy, chosen: Choice | None = None, ranges: Ranges | None = None
+    ) -> None:
         self.id = id
+        self.ranges = ranges  # what is read of it; None: all, without an end
+        self.noted_end: int | None = None  # where a run ends that ends by itself
         self.state = S.ASSIGNED  # changed by go() only
         self.assignment = 0  # the number of its assignment to this client: what was asked for an earlier one is void
         self.generation = -1  # in which it was ours last
@@ -156,6 +161,11 @@ class Partition:
     def is_read(self) -> bool:
         """Whether polls ask for its records."""
         return self.state is S.READING
+
+    @property
+    def is_read_out(self) -> bool:
+        """Whether what is to be read of it has an end, and has been read."""
+        return self.ranges is not None and self.tracker is not None and self.tracker.position >= self.ranges.end
 
     @property
     def is_pending(self) -> bool:
@@ -222,3 +232,8 @@ class Partition:
     def user_metadata(self) -> Committed | None:
         """The group's position (-1: none) and the user's string beside it; None: not ours, or not known for sure."""
         return None if self.live is None else self.metadata.user
+
+
+def is_done(one: Partition) -> bool:
+    """Whether what is to be read of a partition has an end, has been read, and is settled."""
+    return one.is_read_out and one.tracker is not None and one.tracker.safe >= one.tracker.position

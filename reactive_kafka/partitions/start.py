@@ -5,11 +5,16 @@ The client never resets by itself: each reset is decided here, counted, and told
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Literal
+from operator import attrgetter
+from typing import Any, Literal
 
+from reactive_kafka.broker.client import Chunk
 from reactive_kafka.config.schema import OffsetReset
+from reactive_kafka.subscription import Ranges
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -22,6 +27,13 @@ class Start:
     reset: Literal["latest", "earliest"] | None = None  # the policy that chose it; None: the group's is in the log
     lost: int = 0  # records between the group's position and the first one still in the log, which nobody will read
     commit: bool = False  # it is to be committed even before a record is read
+    # Where the client reads from, if the log does not reach to the position yet; what it brings from before is dropped.
+    fetched_from: int | None = None
+
+    @property
+    def read_from(self) -> int:
+        """What the client is told to read next."""
+        return self.position if self.fetched_from is None else self.fetched_from
 
 
 class NoPositionError(Exception):
@@ -47,6 +59,42 @@ def start_position(
         return Start(log_start, "earliest", lost, commit=committed is not None or is_new)
     lost = 0 if committed is None else max(0, log_end - committed)
     return Start(log_end, "latest", lost, commit=True)
+
+
+def start_in_ranges(wanted: int | None, ranges: Ranges, log_start: int, log_end: int, policy: OffsetReset) -> Start:
+    """Decide where reading begins in ranges of a log: nothing outside of them is read, whatever the policy is.
+
+    What of them is no longer in the log is lost, which is told as a reset. NoPositionError: the policy is ``none``.
+    """
+    wanted = ranges.start if wanted is None else wanted
+    position = ranges.after(max(wanted, log_start))
+    lost = ranges.count(wanted, log_start)
+    if lost and policy == "none":
+        raise NoPositionError
+    return Start(position, "earliest" if lost else None, lost, fetched_from=max(log_start, min(position, log_end)))
+
+
+def in_ranges(chunk: Chunk, ranges: Ranges, position: int) -> tuple[Chunk, int | None]:
+    """What of a chunk lies in the ranges, with the position behind it; and where the client is to go on, if not there.
+
+    That is the next range, or the end of the log as long as that does not reach so far.
+    """
+    following = ranges.after(max(position, chunk.next_offset))
+    read_from = min(following, chunk.high_watermark)
+    goes_on = chunk.next_offset < read_from and following < ranges.end
+    kept = chunk._replace(records=_within(chunk.records, ranges), next_offset=following)
+    return kept, read_from if goes_on else None
+
+
+def _within(records: Sequence[Any], ranges: Ranges) -> Sequence[Any]:
+    """The records (or the offsets) that lie in the ranges."""
+    if isinstance(records, range):  # between whose ranges no hole is allowed
+        return range(max(records.start, ranges.start), min(records.stop, ranges.end))
+    found: list[Any] = []
+    for start, end in ranges.pairs:
+        first, last = (bisect_left(records, at, key=attrgetter("offset")) for at in (start, end))
+        found += records[first:last]
+    return found
 
 
 Where = int | datetime | Literal["beginning", "end"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -12,11 +12,19 @@ from reactive_kafka.commit.metadata.codec import Metadata, decode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import FatalBrokerError
-from reactive_kafka.observe.events import KeptAcksDropped, NothingMatches, OffsetReset, PlanDropped
+from reactive_kafka.observe.events import KeptAcksDropped, OffsetReset, PlanDropped
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice, Partition
 from reactive_kafka.partitions.parts import ClientParts
-from reactive_kafka.partitions.start import NoPositionError, Start, Where, chosen_position, milliseconds, start_position
+from reactive_kafka.partitions.start import (
+    NoPositionError,
+    Start,
+    Where,
+    chosen_position,
+    milliseconds,
+    start_in_ranges,
+    start_position,
+)
 from reactive_kafka.records import Committed, TopicPartition
 
 
@@ -39,53 +47,6 @@ async def look_at_logs(
     return {one: Log(starts[one], ends[one], found.get(one)) for one in partitions}
 
 
-class FirstLook:
-    """Which partitions appeared after a client had first looked at its topics: those are read from their beginning.
-
-    Whatever the policy is: ``latest`` would skip what was written before anybody noticed them. So it is with those of a
-    topic that was made anew since.
-    """
-
-    def __init__(self, parts: ClientParts, *, tells_topics: bool) -> None:
-        self._parts = parts
-        self._tells_topics = tells_topics  # of several clients that read the same topics one does
-        self._incarnations = parts.history.incarnations
-        # partition -> the id of its topic then, None where it is not known; None: it has not looked
-        self._known: dict[TopicPartition, str | None] | None = None
-
-    @property
-    def is_done(self) -> bool:
-        """Whether the client has looked."""
-        return self._known is not None
-
-    async def new_ones(self, consumer: Consumer, partitions: list[TopicPartition]) -> set[TopicPartition]:
-        """Those among these partitions, which are about to be read, that appeared after the first look."""
-        if self._known is None:
-            self._known = self._with_ids(await self._partitions_there(consumer) | set(partitions))
-        known, now = self._known, self._with_ids(partitions)
-        new = {one for one in now if one not in known or _differ(known[one], now[one])}
-        known.update({one: id for one, id in now.items() if id is not None or one not in known})
-        return new
-
-    def _with_ids(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, str | None]:
-        return {one: self._incarnations.of(one.topic) for one in partitions}
-
-    async def look(self, consumer: Consumer) -> None:
-        """Note what there is at a first assignment without partitions; what is empty by then is new when it comes.
-
-        A topic that our own question has created exists by now, and nobody owns it yet.
-        """
-        there, settings = await self._partitions_there(consumer), self._parts.settings
-        if settings.pattern is not None and not there and self._tells_topics:
-            self._parts.observer.on(NothingMatches(channel=settings.name, pattern=settings.pattern))
-        ends = await consumer.end_offsets(there) if there else {}
-        self._known = self._with_ids(partition for partition, end in ends.items() if end > 0)
-
-    async def _partitions_there(self, consumer: Consumer) -> set[TopicPartition]:
-        reads, topics = self._parts.settings.subscription.reads, await consumer.topics()
-        return {partition for topic, there in topics.items() if reads(topic) for partition in there}
-
-
 class PartitionStarter:
     """Decides where one partition starts, and tracks it from there. Awaits nothing."""
 
@@ -104,7 +65,7 @@ class PartitionStarter:
         if void is not None:
             start = self.start_anew(one, void, log, stored)
         elif choice is not None:
-            start = self.start_where_chosen(one, stored, choice.where, log)
+            start = self.start_where_chosen(one, stored, choice, log)
         else:
             start = self._start(one, stored, stored, log, is_new=is_new)
         if start is None or one.tracker is None:
@@ -129,14 +90,14 @@ class PartitionStarter:
         """Track a partition anew whose position is not in the log any more; None: nobody may choose where."""
         if old.kept is not None and old.kept.until > old.position:  # what was known of the records behind it is void
             tell_acks_dropped(self._parts, old.partition, f"the log goes from {log.start} to {log.end}")
-        unsettled = old.committable  # read again where the log still has it
+        unsettled = old.outside_plans(old.safe)  # read again where the log still has it
         is_there = log.start <= unsettled <= log.end and self._settings.auto_offset_reset != "none"
         return self._start(one, old.committed, unsettled if is_there else old.position, log)
 
     def _start(
         self, one: Partition, stored: int | None, wanted: int | None, log: Log, *, is_new: bool = False
     ) -> Start | None:
-        start = self._decide(one.id, wanted, log, is_new=is_new)
+        start = self._decide(one, wanted, log, is_new=is_new)
         if start is not None:
             committed = _passed(stored, start.position)
             tracker = OffsetTracker(one.id, start.position, committed=committed, commit_start=start.commit)
@@ -144,6 +105,8 @@ class PartitionStarter:
         return start
 
     def _track(self, one: Partition, tracker: OffsetTracker, *, stored: int | None = None) -> None:
+        if one.ranges is not None:
+            tracker.limit = one.ranges.until(one.ranges.start)
         self._owned.start(one, tracker, stored=stored)
         one.metadata.topic_id = self._parts.history.incarnations.reads(one.id)
 
@@ -166,16 +129,18 @@ class PartitionStarter:
             self._fail(_made_anew(self._settings.name, one.id, why))
             return None
         was_at = was_at if one.tracker is None else one.tracker.position
-        start = Start(log.start, "earliest", commit=True)
+        position = log.start if one.ranges is None else one.ranges.after(log.start)
+        start = Start(position, "earliest", commit=True, fetched_from=min(position, log.end))
         one.sought = one.chosen = None
         # Committed at once, and back: whoever comes after a crash would read on at a position of the old incarnation.
         self._track(one, OffsetTracker(one.id, start.position, commit_start=True))
         self._tell_reset(one.id, was_at, start, reason=why)
         return start
 
-    def start_where_chosen(self, one: Partition, stored: int | None, where: Where, log: Log) -> Start | None:
+    def start_where_chosen(self, one: Partition, stored: int | None, choice: Choice, log: Log) -> Start | None:
         """Track a partition from a start that somebody chose; that alone moves no committed position."""
-        start = self._decide(one.id, chosen_position(where, log.start, log.end, log.at_time), log)
+        start = self._decide(one, chosen_position(choice.where, log.start, log.end, log.at_time), log)
+        is_sought = choice is not one.chosen
         one.sought = one.chosen = None  # nothing of that holds for a later client, or a later assignment
         if start is not None:
             # The first commit follows the first record that is settled, back too: the seek alone commits nothing. What
@@ -183,15 +148,21 @@ class PartitionStarter:
             tracker = OffsetTracker(one.id, start.position, committed=_passed(stored, start.position))
             tracker.uncommitted_from = start.position
             self._track(one, tracker, stored=stored)
+            if one.ranges is not None and is_sought:  # what lies before the place is no hole
+                tracker.limit = one.ranges.until(start.position)
         return start
 
-    def _decide(self, partition: TopicPartition, wanted: int | None, log: Log, *, is_new: bool = False) -> Start | None:
+    def _decide(self, one: Partition, wanted: int | None, log: Log, *, is_new: bool = False) -> Start | None:
+        policy = self._settings.auto_offset_reset
         try:
-            start = start_position(wanted, log.start, log.end, self._settings.auto_offset_reset, is_new=is_new)
+            if one.ranges is not None:
+                start = start_in_ranges(wanted, one.ranges, log.start, log.end, policy)
+            else:
+                start = start_position(wanted, log.start, log.end, policy, is_new=is_new)
         except NoPositionError:
-            self._fail(_no_position(self._settings.name, partition, wanted, log))
+            self._fail(_no_position(self._settings.name, one.id, wanted, log))
             return None
-        self._tell_reset(partition, wanted, start)
+        self._tell_reset(one.id, wanted, start)
         return start
 
     def _tell_reset(
@@ -211,10 +182,6 @@ class PartitionStarter:
                 reason=reason,
             )
         )
-
-
-def _differ(then: str | None, now: str | None) -> bool:
-    return then is not None and now is not None and then != now
 
 
 def _passed(stored: int | None, start: int) -> int | None:

@@ -8,6 +8,7 @@ from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.partitions.partition import Choice, Partition, PartitionState
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Ranges
 
 
 class PartitionTable:
@@ -22,7 +23,9 @@ class PartitionTable:
         is_static: bool = False,  # ours without a group's assignment, so they are always retained
         policy: MetadataPolicy | None = None,
         starts: Mapping[TopicPartition, Choice] | None = None,  # by the settings, or a restart
+        ranges: Mapping[TopicPartition, Ranges] | None = None,  # what is read of those that have an end
     ) -> None:
+        self.ranges = {} if ranges is None else ranges
         self.generation = -1  # of the last assignment
         self._starts = {} if starts is None else starts
         self._is_static = is_static
@@ -109,7 +112,8 @@ class PartitionTable:
         for name in sorted(added):
             found = self._partitions.get(name)
             if found is None:
-                found = self._partitions[name] = Partition(name, self.policy, self._starts.get(name))
+                its = self.ranges.get(name)
+                found = self._partitions[name] = Partition(name, self.policy, self._starts.get(name), its)
                 self._pending = None
             else:
                 self.move(found, "assign")

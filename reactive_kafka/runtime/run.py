@@ -33,6 +33,7 @@ from reactive_kafka.runtime.forked import no_children
 from reactive_kafka.runtime.loop import LoopLag, fewer_collections
 from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.runtime.states import TRANSITIONS, RunState
+from reactive_kafka.runtime.until_end import EndOfRun
 from reactive_kafka.tasks import Tasks, outcome_of, told_of
 
 if TYPE_CHECKING:
@@ -52,8 +53,10 @@ class Run:
     def __init__(self, spec: RunSpec) -> None:
         self._spec = spec
         self._clock = spec.clock
-        self._observer: Observer = Observers([spec.observer, self]) if spec.exit_on_failure else spec.observer
         self._log = Guard()  # a logging handler that raises must not end the run
+        self._end_of_run = EndOfRun(self.ask_to_stop, self._log) if spec.until_end else None
+        more = [self] * spec.exit_on_failure + ([self._end_of_run] if self._end_of_run is not None else [])
+        self._observer: Observer = Observers([spec.observer, *more]) if more else spec.observer
         self.lag = LoopLag(self._clock, self._observer, partial(self._log.call, spec.log.flush))
         self._dependencies = Dependencies(spec.graph)
         self._context = copy_context()  # context variables that on_start hooks set, handlers find
@@ -116,10 +119,13 @@ class Run:
         return self._state == "ended"
 
     def exit_code(self) -> int:
-        """0; or what a handler asked for with SystemExit."""
+        """0; or what a handler asked for with SystemExit; 1 where the run was to come to an end, and has not."""
         if isinstance(self._exit, SystemExit):
             code = self._exit.code
             return code if isinstance(code, int) else 0 if code is None else 1
+        if self._end_of_run is not None and (why := self._end_of_run.why_not()) is not None:
+            self._log.call(logger.error, "not everything that was there at the start is handled and committed: %s", why)
+            return 1
         return 0
 
     def _change(self, event: str) -> None:
@@ -166,6 +172,8 @@ class Run:
             await self.channels.start(self._failed)
             self._change("started")
             started.set_result(None)
+            if self._end_of_run is not None:
+                tasks.start(partial(self._end_of_run.wait, self.channels), "end of the run", self._failed)
             await self._stop_asked.wait()
             self._change("stop")
             await self._end(self.channels)

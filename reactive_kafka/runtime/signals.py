@@ -57,7 +57,7 @@ def run_as_process(
         # In the loop, not in the signal handler: that may run between any two steps of anything on this loop.
         ask_to_stop = partial(asyncio.get_running_loop().call_soon_threadsafe, run.ask_to_stop)
         drain_s = max((channel.drain_timeout_s for channel in settings.incoming.values()), default=0.0)
-        with StopSignals(ask_to_stop, drain_s, lambda: run.lag.last_turn):
+        with StopSignals(ask_to_stop, drain_s, lambda: run.lag.last_turn, run.exit_code):
             await start(run)
             Guard().call(
                 logger.info,
@@ -93,11 +93,19 @@ def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 class StopSignals:
     """Handles the signals while its block runs, on the main thread; elsewhere it does nothing.
 
-    *stop* is called once, in the signal handler, so it may only ask for a stop; *last_turn* is by the monotonic clock.
+    *stop* is called once, in the signal handler, so it may only ask for a stop; *last_turn* is by the monotonic clock;
+    *code* is asked in another thread, when the stop does not come to its end.
     """
 
-    def __init__(self, stop: Callable[[], object], drain_s: float, last_turn: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        stop: Callable[[], object],
+        drain_s: float,
+        last_turn: Callable[[], float],
+        code: Callable[[], int] = lambda: 0,
+    ) -> None:
         self._stop = stop
+        self._code = code
         self._drain_s = drain_s
         self._last_turn = last_turn
         self._asked = False
@@ -136,7 +144,7 @@ class StopSignals:
                 why = "the event loop is blocked" if is_blocked else "closing did not end"
                 text = "exit after the drain's deadline: %s; what was in flight stays uncommitted"
                 Guard().call(logger.warning, text, why)
-                exit_now(0)
+                exit_now(self._code())
 
 
 def exit_now(code: int) -> None:

@@ -48,6 +48,7 @@ class RunSpec:
     emitters: Collection[str] = ()  # the outgoing channels that app.emitter() was asked for
     tells_settings: bool = True  # what is odd about the configuration is told at the start
     exit_on_failure: bool = False  # the first channel that fails, and does not restart by itself, ends the run with 1
+    until_end: bool = False  # the run ends when what was there at its start is handled
 
 
 def configured(

@@ -163,7 +163,9 @@ class Settling:
 
 
 def _behind(known: PartitionFacts | None, end: int, committed: int | None, *, commits: bool) -> str | None:
-    """Where a partition stands that is not settled up to its end, or not committed; None: it is."""
+    """Where a partition stands that is not settled up to its end, or not committed; None: it is, or its ranges are."""
+    if known is not None and known.done:
+        return None
     if known is not None and (known.in_flight or known.queued or known.position < end):
         return f"read up to {known.position}, {known.in_flight} in flight, {known.queued} queued"
     return f"committed is {committed}" if commits and (committed or 0) < end else None

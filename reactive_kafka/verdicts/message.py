@@ -190,7 +190,8 @@ class Message(Delivery, Generic[T]):
         Raises:
             NotOwnerError: When awaited: the partition was taken away first, or the application has ended, or the
                 channel has failed, which is the error's cause.
-            ChannelClosedError: At the call: the channel commits nothing (``commit_strategy = "ignore"``).
+            ChannelClosedError: At the call: the channel commits nothing (``commit_strategy = "ignore"``), or nothing
+                behind the hole between two ranges of ``assign``.
 
         Cancellation:
             Safe. The future is this caller's own.

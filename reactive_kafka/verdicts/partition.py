@@ -140,6 +140,11 @@ class PartitionVerdicts:
                 f"channel {self.channel.name!r} commits nothing (commit_strategy = 'ignore'): "
                 "committed() would wait for ever"
             )
+        if offset >= self._tracker.limit and not self._tracker.is_closed:
+            raise ChannelClosedError(
+                f"channel {self.channel.name!r} commits nothing from offset {self._tracker.limit} on, behind which "
+                "offsets are not read: committed() would wait for ever"
+            )
         if not self._futures.is_here:
             return self._futures.from_thread(lambda: self.committed(offset), lambda: self._check_stored(offset))
         if not self._is_stored(offset) and not self._tracker.is_closed:

@@ -317,3 +317,65 @@ async def test_a_restart_takes_the_retry_topics_up_where_their_group_is_by_then(
         positions = [entry.offsets[retry].offset for entry in broker.commits(group) if retry in entry.offsets]
     assert positions == sorted(positions)
     assert [offset for topic, _, offset in seen if topic == retry.topic] == [0, 4]
+
+
+# -- whole topics
+
+
+@in_virtual_time
+async def test_a_whole_topic_is_read_in_all_partitions_and_new_ones_from_their_beginning() -> None:
+    broker, seen = broker_with(2, 1), Seen()
+    app = noting_app(seen, assign=["orders:*"], auto_offset_reset="latest")
+    async with running(app, broker=broker) as test:
+        await until(lambda: facts(test).has_joined and len(facts(test).partitions) == 2)
+        broker.create_topic("orders", 4)
+        for partition in range(4):
+            broker.produce("orders", b"", partition=partition)
+        await until(lambda: len(seen) == 4)
+        assert sorted(seen) == [("orders", 0, 2), ("orders", 1, 1), ("orders", 2, 0), ("orders", 3, 0)]
+        assert test.app.channel("orders").assignment == {tp(number) for number in range(4)}
+        await asyncio.sleep(1)
+        assert stored(broker) == {0: 3, 1: 2, 2: 1, 3: 1}
+        assert broker.members("billing") == {}
+    await broker.close()
+
+
+@in_virtual_time
+async def test_new_partitions_of_a_whole_topic_disturb_none_of_the_others_and_come_alone_in_hooks() -> None:
+    broker, seen, assigned = broker_with(5), Seen(), list[frozenset[Any]]()
+    app = assigned_app(assign=["orders:*", "refunds:1"], auto_offset_reset="earliest", revoke_grace="1s")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.partition == 0:
+            await asyncio.sleep(3)
+        seen.append((message.topic, message.partition, message.offset))
+
+    @app.on_assigned("orders")
+    def note(partitions: frozenset[Any]) -> None:
+        assigned.append(partitions)
+
+    broker.create_topic("refunds", 2)
+    async with running(app, broker=broker):
+        await asyncio.sleep(1)
+        broker.create_topic("orders", 2)
+        broker.produce("orders", b"", partition=1)
+        await until(lambda: len(seen) == 6, 60)
+        assert offsets(seen) == [0, 1, 2, 3, 4]
+        assert assigned == [{tp(), tp(1, "refunds")}, {tp(1)}]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_whole_topic_may_be_made_later_and_needs_no_group() -> None:
+    broker, seen = MemoryBroker(broker_with(0)._state.clock, auto_create=False), Seen()
+    async with running(
+        noting_app(seen, assign=["orders:*"], group_id="", commit_strategy="ignore"), broker=broker
+    ) as test:
+        await asyncio.sleep(5)
+        assert "does not exist" in str(test.app.health().ready.checks)
+        broker.create_topic("orders", 2)
+        broker.produce("orders", b"", partition=1)
+        await until(lambda: seen == [("orders", 1, 0)])
+        assert test.app.health().status == "UP"
+    await broker.close()

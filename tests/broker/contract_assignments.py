@@ -17,7 +17,18 @@ from reactive_kafka.errors import (
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Partitions, Topics
 from tests.broker.contract import LETTERS, PROMPTLY_S
-from tests.broker.members import Cluster, Member, fill, inspecting, joined, producing, texts, until_committed
+from tests.broker.members import (
+    PATIENCE_S,
+    Cluster,
+    GrowingCluster,
+    Member,
+    fill,
+    inspecting,
+    joined,
+    producing,
+    texts,
+    until_committed,
+)
 
 SOON = {"metadata_max_age_ms": 300}
 """A client that looks often for new topics."""
@@ -157,6 +168,51 @@ class StaticContract:
                 await Member(consumer).poll_until(lambda poll: False, {})
         finally:
             await consumer.stop()
+
+
+class WholeTopicContract:
+    """All partitions of a topic, no group joined."""
+
+    async def test_all_partitions_come_by_themselves_and_new_ones_alone_once_it_has_looked(
+        self, cluster: GrowingCluster, group: str
+    ) -> None:
+        topic, other = await cluster.create_topic(2), await cluster.create_topic(2)
+        first, second, third = (TopicPartition(topic, number) for number in range(3))
+        named = TopicPartition(other, 1)
+        await fill(cluster, topic, {0: ["a", "b"], 1: ["c"]})
+        async with joined(cluster, None, group, partitions=[named], whole=(topic,)) as member:
+            assert await member.until_assigned(3) == {first, second, named}
+            taken = await member.take(1, {first: 1})
+            assert texts(taken[first]) == ["a"]
+            await member.consumer.check()
+            assert len(member.events) == 1
+            member.consumer.pause([second])
+            await cluster.grow(topic, 3)
+            await fill(cluster, topic, {2: ["d"]})
+            async with asyncio.timeout(PATIENCE_S):
+                while len(member.owned) < 4:
+                    await member.consumer.check()
+                    await asyncio.sleep(0.1)
+            assert member.events == [("assigned", {first, second, named}), ("assigned", {third})]
+            # Where it stood in the others, and what it has paused, is what it was.
+            taken = await member.take(2, dict.fromkeys(member.owned, 9))
+            assert {one: texts(records) for one, records in taken.items()} == {first: ["b"], third: ["d"]}
+            await member.consumer.commit({first: Committed(2), third: Committed(1)}, 0)
+            member.consumer.resume([second])
+            assert texts((await member.take(1, dict.fromkeys(member.owned, 9)))[second]) == ["c"]
+
+    async def test_a_whole_topic_that_does_not_exist_yet_comes_when_it_does(
+        self, cluster: GrowingCluster, group: str
+    ) -> None:
+        topic = f"later-{uuid.uuid4().hex[:8]}"
+        async with joined(cluster, None, group, whole=(topic,)) as member:
+            await member.until(lambda: bool(member.events))
+            await fill(cluster, topic, {0: ["a"]})
+            async with asyncio.timeout(PATIENCE_S):
+                while not member.owned:
+                    await member.consumer.check()
+                    await asyncio.sleep(0.1)
+            assert texts((await member.take(1))[TopicPartition(topic, 0)]) == ["a"]
 
 
 class Hanging(Member):

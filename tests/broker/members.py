@@ -35,6 +35,13 @@ class Cluster(Protocol):
         """Append records and one offset behind them that holds none."""
 
 
+class GrowingCluster(Cluster, Protocol):
+    """A broker whose topics can grow."""
+
+    async def grow(self, topic: str, partitions: int) -> None:
+        """Give a topic so many partitions."""
+
+
 Event = tuple[str, frozenset[TopicPartition]]
 
 
@@ -122,12 +129,13 @@ async def joined(
     starts_by_itself: bool = True,
     pattern: str | None = None,
     partitions: Collection[TopicPartition] = (),
+    whole: tuple[str, ...] = (),
     properties: Mapping[str, object] | None = None,
 ) -> AsyncIterator[Member]:
     """A member that has started; its assignment may still be on the way. It has stopped when this ends."""
     consumer = cluster.connector.consumer(
         name=name,
-        subscription=_subscription(topic, pattern, partitions),
+        subscription=Partitions(tuple(partitions), whole) if whole else _subscription(topic, pattern, partitions),
         group_id=group,
         properties={**cluster.properties, **(properties or {})},
     )

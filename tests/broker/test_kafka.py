@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 
 import aiokafka
 import pytest
-from aiokafka.admin import AIOKafkaAdminClient, NewTopic, RecordsToDelete
+from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
@@ -23,6 +23,7 @@ from tests.broker.contract_assignments import (
     SharedGroupContract,
     StaticContract,
     TimesContract,
+    WholeTopicContract,
 )
 from tests.broker.contract_topic_ids import TopicIdContract
 from tests.broker.contract_transactions import FencingContract, PositionsContract, TransactionContract
@@ -50,6 +51,9 @@ class KafkaTestCluster:
         topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
         await self._admin.create_topics([NewTopic(topic, partitions, 1)])
         return topic
+
+    async def grow(self, topic: str, partitions: int) -> None:
+        await self._admin.create_partitions({topic: NewPartitions(partitions)})
 
     async def recreate_topic(self, topic: str, partitions: int) -> None:
         await self._admin.delete_topics([topic])
@@ -105,7 +109,13 @@ class TestTransactions(TransactionContract, FencingContract, PositionsContract):
 
 
 class TestAssignments(
-    StaticContract, PatternContract, TimesContract, AutoCommitContract, SharedGroupContract, InspectorContract
+    StaticContract,
+    WholeTopicContract,
+    PatternContract,
+    TimesContract,
+    AutoCommitContract,
+    SharedGroupContract,
+    InspectorContract,
 ):
     """What is read without a group, by a pattern, and what is asked."""
 

@@ -18,6 +18,7 @@ from tests.broker.contract_assignments import (
     SharedGroupContract,
     StaticContract,
     TimesContract,
+    WholeTopicContract,
 )
 from tests.broker.contract_topic_ids import TopicIdContract
 from tests.broker.contract_transactions import FencingContract, PositionsContract, TransactionContract
@@ -39,6 +40,9 @@ class MemoryCluster:
         topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
         self.broker.create_topic(topic, partitions)
         return topic
+
+    async def grow(self, topic: str, partitions: int) -> None:
+        self.broker.create_topic(topic, partitions)
 
     async def recreate_topic(self, topic: str, partitions: int) -> None:
         self.broker.delete_topic(topic)
@@ -76,6 +80,12 @@ class TestTransactions(TransactionContract, FencingContract, PositionsContract):
 
 
 class TestAssignments(
-    StaticContract, PatternContract, TimesContract, AutoCommitContract, SharedGroupContract, InspectorContract
+    StaticContract,
+    WholeTopicContract,
+    PatternContract,
+    TimesContract,
+    AutoCommitContract,
+    SharedGroupContract,
+    InspectorContract,
 ):
     """What is read without a group, by a pattern, and what is asked."""

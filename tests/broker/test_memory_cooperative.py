@@ -15,7 +15,7 @@ from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.broker.contract import CommitContract, LogContract, ProducingContract, ReadingContract, group
-from tests.broker.contract_assignments import AutoCommitContract, StaticContract, TimesContract
+from tests.broker.contract_assignments import AutoCommitContract, StaticContract, TimesContract, WholeTopicContract
 from tests.broker.contract_cooperative import CooperativeContract, changes, held, soon
 from tests.broker.members import Member, joined
 from tests.broker.test_memory import MemoryCluster
@@ -53,6 +53,7 @@ class TestContract(
     ProducingContract,
     LogContract,
     StaticContract,
+    WholeTopicContract,
     TimesContract,
     AutoCommitContract,
 ):

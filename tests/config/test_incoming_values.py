@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,7 +12,10 @@ from reactive_kafka.config.incoming_values import (
     ORDERING_KEY,
     PATTERN,
     RETRY_TOPICS,
+    Assigned,
     AssignedPartition,
+    AssignedTopic,
+    ranges_of,
     retry_delay_ms,
 )
 from reactive_kafka.records import TopicPartition
@@ -80,8 +84,21 @@ def test_the_contracts_forms_of_assign_say_where_reading_begins() -> None:
         (["t:0@2026-11-21"], "has no zone"),
         (["t:0@1969-12-31T23:59:59Z"], "is before 1970"),
         (["t:0@soon"], "cannot be read"),
-        (["t:0:1", "t:0:2"], "a partition stands here twice"),
-        (["t:00", "t:0"], "a partition stands here twice"),
+        (["t:0:1", "t:0:2"], "t:0 stands here twice, and not each time with a range"),
+        (["t:00", "t:0"], "t:0 stands here twice, and not each time with a range"),
+        (["t:0:1", "t:0:5..6"], "t:0 stands here twice, and not each time with a range"),
+        (["t:*", "t:*"], "t:* stands here twice"),
+        (["t:0:1..3", "t:*"], "t:* has partition 0, too"),
+        (["t:*:5"], "'t:*:5' cannot be read"),
+        (["t:0:-1..3"], "'t:0:-1..3' cannot be read"),
+        (["t:0:..3"], "'t:0:..3' cannot be read"),
+        (["t:0:3.."], "'t:0:3..' cannot be read"),
+        (["t:0:1..9223372036854775808"], "the offset of 't:0:1..9223372036854775808' is too large"),
+        (["t:0:200..100"], "of t:0 the range 200..100 ends before it begins"),
+        (["t:0:100..100"], "of t:0 the range 100..100 is empty"),
+        (["t:0:500..510", "t:0:100..200"], "of t:0 the range 100..200 comes after 500..510"),
+        (["t:0:100..200", "t:0:199..210"], "of t:0 the range 199..210 begins before the end of 100..200"),
+        (["t:0:100..200", "t:0:100..200"], "the range 100..200 begins before the end of 100..200"),
     ],
 )
 def test_partitions_that_cannot_be_read_name_the_form(written: object, said: str | None) -> None:
@@ -91,6 +108,62 @@ def test_partitions_that_cannot_be_read_name_the_form(written: object, said: str
     with pytest.raises(ValueError, match=r'^expected a list of partitions, each once: "topic:0:100"') as raised:
         ASSIGN.parse(written)
     assert said in str(raised.value)
+
+
+BOUNDS = st.lists(st.integers(0, 2**63 - 1), min_size=2, max_size=8, unique=True).map(sorted)
+
+
+@given(st.dictionaries(PARTITIONS, BOUNDS, min_size=1, max_size=3))
+def test_ranges_and_whole_topics_are_read_back_as_they_are_shown(bounds: dict[TopicPartition, list[int]]) -> None:
+    pairs = {one: list(zip(its[::2], its[1::2], strict=False)) for one, its in bounds.items()}
+    assigned: list[Assigned] = [
+        AssignedPartition(partition=one, start=start, until=until) for one, its in pairs.items() for start, until in its
+    ]
+    assigned.append(AssignedTopic(topic="another." + "x" * 241))
+    spelled = ASSIGN.show(tuple(assigned))
+    assert ASSIGN.parse(spelled) == ASSIGN.parse(",".join(spelled)) == tuple(assigned)
+    assert {one: list(its.pairs) for one, its in ranges_of(assigned).items()} == pairs
+
+
+def test_ranges_alone_need_no_group_and_commit_nothing_without_one() -> None:
+    tables: dict[str, Any] = {"incoming": {"orders": {"assign": ["orders:0:100..200", "orders:1:17..18"]}}}
+    settings = loaded(tables).incoming["orders"]
+    assert (settings.group_id, settings.commit_strategy) == (None, "ignore")
+    tables["incoming"]["orders"]["group_id"] = "replay"
+    assert loaded(tables).incoming["orders"].commit_strategy == "throttled"
+    tables["incoming"]["orders"] = {"assign": ["orders:0:100..200", "orders:1:17"]}
+    assert "group_id is missing" in only_problem(tables)
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"commit_strategy": "latest"}, "orders-0 has holes between its ranges, and commit_strategy = 'latest' would"),
+        ({"enable_auto_commit": True}, "orders-0 has holes between its ranges, and enable_auto_commit = True would"),
+        ({"keep_out_of_order_acks": True}, "and keep_out_of_order_acks = True would pass them"),
+        ({"spark": {"mode": "ranges"}}, "and spark.mode = 'ranges' would pass them"),
+    ],
+)
+def test_what_stores_positions_behind_a_hole_does_not_go_with_ranges_that_have_holes(
+    settings: dict[str, Any], said: str
+) -> None:
+    def tables(*assign: str) -> dict[str, Any]:
+        return {"incoming": {"orders": {"assign": list(assign), "group_id": "replay", **settings}}}
+
+    assert said in only_problem(tables("orders:0:100..200", "orders:0:500..510"))
+    loaded(tables("orders:0:100..200", "orders:0:200..510", "orders:1:1..2"))  # no hole
+
+
+@pytest.mark.parametrize("stream", [{"topic": "orders"}, {"pattern": "ord.*"}, {"assign": ["orders:3"]}])
+def test_ranges_are_not_read_in_the_group_of_another_channel(stream: dict[str, Any]) -> None:
+    replay = {"assign": ["refunds:1:2..4", "orders:0:100..200"], "group_id": "billing"}
+    tables = {"incoming": {"stream": {"group_id": "billing", **stream}, "replay": replay}}
+    line = only_problem(tables)
+    assert "[incoming.replay]" in line
+    assert "channel 'stream' has the same group and reads 'orders'" in line
+    assert "ranges are read in a group of their own, or in none" in line
+    loaded({"incoming": {**tables["incoming"], "replay": {**replay, "group_id": "replay"}}})
+    loaded({"incoming": {**tables["incoming"], "stream": {"group_id": "billing", "topic": "payments"}}})
 
 
 def test_a_user_in_a_url_is_not_shown_where_a_partition_was_expected() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Any
 
 import aiokafka
@@ -122,6 +122,23 @@ class Sparing:
             self._later = loop.create_future()
             loop.call_at(self._next_at, _complete, self._later)
         return self._later
+
+
+async def known_topics(
+    client: aiokafka.AIOKafkaConsumer, topics: Collection[str], stop: Callable[[], Awaitable[None]]
+) -> None:
+    """Have a client know these topics, before their partitions are assigned; *stop* it where that fails."""
+    try:
+        await within(CALL_DEADLINE_S, client._client.set_topics(topics), "asking for the topics")
+    except BaseException:
+        await stop()
+        raise
+
+
+def partitions_of(client: aiokafka.AIOKafkaConsumer, topics: Collection[str]) -> set[TopicPartition]:
+    """The partitions that a client knows of these topics."""
+    known = {topic: client._client.cluster.partitions_for_topic(topic) or () for topic in topics}
+    return {TopicPartition(topic, number) for topic, numbers in known.items() for number in numbers}
 
 
 async def silent_leaders(client: Any, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str | None]:

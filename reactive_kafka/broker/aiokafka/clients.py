@@ -18,7 +18,14 @@ from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from reactive_kafka.broker.aiokafka import group_positions
-from reactive_kafka.broker.aiokafka.asking import Questions, Sparing, anybody_answers, silent_leaders
+from reactive_kafka.broker.aiokafka.asking import (
+    Questions,
+    Sparing,
+    anybody_answers,
+    known_topics,
+    partitions_of,
+    silent_leaders,
+)
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, close, finish
 from reactive_kafka.broker.aiokafka.connecting import connect, why_away
 from reactive_kafka.broker.aiokafka.group_positions import (
@@ -83,6 +90,7 @@ class AiokafkaConsumer(Assignment):
         super().__init__(is_static=isinstance(subscription, Partitions), read_committed=read_committed)
         self._name = name
         self._subscription = subscription
+        self._whole = subscription.whole if isinstance(subscription, Partitions) else ()
         self._group_id = group_id
         self._joins = None if self.is_static else group_id
         self._properties = {**CONSUMER_DEFAULTS, **properties}
@@ -103,6 +111,8 @@ class AiokafkaConsumer(Assignment):
             follows_leaders=not self._properties.get("client_rack"),
         )
         await connect(client, arguments, self.stop)
+        if self._whole:
+            await known_topics(client, self._subscription.topics, self.stop)
         client._fetcher._client = Sparing(client._client, self._reader.answers.note)
         self._reader.is_fast = has_expected_internals(client)
         self._client = client
@@ -111,8 +121,10 @@ class AiokafkaConsumer(Assignment):
 
     def _subscribe(self, client: aiokafka.AIOKafkaConsumer, listener: Membership) -> None:
         if isinstance(self._subscription, Partitions):
-            partitions = theirs(sorted(self._subscription.partitions))
+            partitions = theirs(sorted({*self._subscription.partitions, *partitions_of(client, self._whole)}))
             client.assign(partitions)
+            if self._whole:
+                client._client.set_topics(self._subscription.topics)  # also those without a partition
             listener.assign(partitions)
         elif isinstance(self._subscription, Pattern):
             # The client's own subscribe() takes a pattern as text only, and matches the beginning of a name with it. Of
@@ -176,6 +188,7 @@ class AiokafkaConsumer(Assignment):
         client = self.client._client
         if not await within(CALL_DEADLINE_S, anybody_answers(client), "asking any broker"):
             raise TransientBrokerError(f"no broker answers{why_away(client)}")
+        self._membership.add(partitions_of(self.client, self._whole))
 
 
 class AiokafkaInspector(Questions):

@@ -9,11 +9,12 @@ from typing import Any
 
 import aiokafka.errors as kafka_errors
 from aiokafka.abc import ConsumerRebalanceListener
+from aiokafka.consumer.subscription_state import TopicPartitionState
 from aiokafka.protocol.admin import DescribeGroupsRequest
 
 from reactive_kafka.broker.aiokafka.asking import Questions
 from reactive_kafka.broker.aiokafka.closing import cancel
-from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, translate, within
+from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, theirs, translate, within
 from reactive_kafka.broker.client import STATIC_GENERATION, RebalanceListener
 from reactive_kafka.errors import FencedError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
@@ -51,6 +52,17 @@ class Assignment(Questions):
             state = self._theirs.state_value(partition)
             state.pause()
             state.seek(0)
+
+    def add(self, partitions: Collection[TopicPartition]) -> list[Any]:
+        """Add what is not assigned yet to a static assignment; what it is, as the client names it.
+
+        The client knows no such thing: its ``assign`` would drop what it knows of the others, and has fetched.
+        """
+        assignment = self.client._subscription.subscription.assignment
+        new = [one for one in theirs(sorted(partitions)) if one not in assignment.tps]
+        assignment._tp_state.update({one: TopicPartitionState(assignment) for one in new})
+        assignment._topic_partitions |= frozenset(new)
+        return new
 
     def let_go(self) -> None:
         self.started.clear()
@@ -164,6 +176,14 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     def assign(self, partitions: Collection[Any]) -> None:
         """Pass on a static assignment, which aiokafka tells nobody of."""
         self._assigning = asyncio.create_task(self.on_partitions_assigned(partitions), name="assign partitions")
+
+    def add(self, partitions: Collection[TopicPartition]) -> None:
+        """Pass on partitions that have appeared beside those of a static assignment; the next call does it, if not now.
+
+        They come alone, as in an assignment of a cooperative client.
+        """
+        if self._assigning is not None and self._assigning.done() and (new := self._assignment.add(partitions)):
+            self.assign(new)
 
     async def close(self, caller: asyncio.Task[Any] | None) -> bool:
         """End the call that passes on a static assignment, unless that is the *caller*; True while one goes on."""

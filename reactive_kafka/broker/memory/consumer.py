@@ -18,7 +18,7 @@ from reactive_kafka.broker.client import (
 )
 from reactive_kafka.broker.memory.group import Group
 from reactive_kafka.broker.memory.inspector import MemoryQuestions
-from reactive_kafka.broker.memory.member import Assignment, Member
+from reactive_kafka.broker.memory.member import Assignment, CooperativeMember, Member
 from reactive_kafka.broker.memory.rules import PartitionLog
 from reactive_kafka.broker.memory.state import MemoryState
 from reactive_kafka.broker.transactional import TransactionId
@@ -52,7 +52,9 @@ class MemoryConsumer(MemoryQuestions):
         super().__init__(state, state.led_log, properties)
         self._subscription = subscription
         self._group = state.group(group_id) if group_id is not None else None
-        self._member = (Member if self._is_static else kind)(name, subscription, properties)
+        self._whole = subscription.whole if isinstance(subscription, Partitions) else ()
+        kind = CooperativeMember if self._whole else Member if self._is_static else kind
+        self._member = kind(name, subscription, properties)
         self._has_joined = False
         self._first = 0  # which partition a poll looks at first
         self._woken = False
@@ -63,7 +65,7 @@ class MemoryConsumer(MemoryQuestions):
         if isinstance(self._subscription, Partitions):
             for topic in sorted(self._subscription.topics):
                 self._state.use(topic)
-            self._member.assign(frozenset(self._subscription.partitions), STATIC_GENERATION)
+            self._member.assign(_all_of(self._subscription, self._state), STATIC_GENERATION)
         elif self._group is not None:
             self._group.join(self._member)
             self._has_joined = True
@@ -215,6 +217,20 @@ class MemoryConsumer(MemoryQuestions):
             await self._member.close()
             self.wake()
 
+    async def check(self) -> None:
+        await super().check()
+        if not self._whole or not isinstance(self._subscription, Partitions) or self._member.busy() is not None:
+            return
+        every = _all_of(self._subscription, self._state)
+        if not every <= self._member.assignment.partitions:
+            self._member.assign(every | self._member.assignment.partitions, STATIC_GENERATION)
+
     def _check_open(self) -> None:
         if self._member.crashed:
             raise TransientBrokerError(f"{self._member.member_id} has crashed")
+
+
+def _all_of(subscription: Partitions, state: MemoryState) -> frozenset[TopicPartition]:
+    """The partitions that are named, and those that there are of whole topics."""
+    there = state.partitions_by_topic()
+    return frozenset(subscription.partitions).union(*(there.get(topic, ()) for topic in subscription.whole))

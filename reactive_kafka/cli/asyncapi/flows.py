@@ -83,7 +83,7 @@ def _received(spec: IncomingSpec) -> Flow:
         action="receive",
         client=settings.client,
         contents=(content,),
-        topics=settings.topics or tuple(dict.fromkeys(one.partition.topic for one in settings.assign)),
+        topics=settings.subscription.topics,
         pattern=settings.pattern,
         group_id=settings.group_id,
         functions=() if function is None else (function,),

@@ -156,6 +156,15 @@ class NotWritable(Problem):
     topic: str
 
 
+@event("a range of {partition} goes up to {until}, and its log ends at {end}: that is the end here", level="warning")
+class RangeBeyondEnd(ChannelEvent):
+    """A run that ends by itself cannot wait for records that nobody has written."""
+
+    partition: TopicPartition
+    until: int
+    end: int
+
+
 @event("no topic matches the pattern {pattern!r} yet; topics that appear later are read", level="warning")
 class NothingMatches(ChannelEvent):
     """No topic matches the channel's pattern yet; topics that appear later are read."""

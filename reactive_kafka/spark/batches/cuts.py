@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 from typing import Any, NamedTuple
 
@@ -67,7 +67,8 @@ class BatchQueue:
 
     def due(self) -> float:
         """When a batch may be taken (monotonic); infinite if there is nothing to take."""
-        return batch_due(self._free_lanes(), self._limits, self._weight)
+        limits = replace(self._limits, max_wait_s=0.0) if self._lanes.is_at_end else self._limits
+        return batch_due(self._free_lanes(), limits, self._weight)
 
     def take(self) -> list[RecordRun]:
         """Take the next batch."""

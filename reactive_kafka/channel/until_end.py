@@ -1,0 +1,126 @@
+"""The end of what a channel is to read in a run that ends there: what was in its partitions when they were assigned."""
+
+from __future__ import annotations
+
+import asyncio
+from math import inf
+
+from reactive_kafka.channel.clients import ChannelConsumer
+from reactive_kafka.channel.lifecycle import ChannelLifecycle
+from reactive_kafka.channel.session import ChannelSession
+from reactive_kafka.errors import BrokerError, CommitStrategyError
+from reactive_kafka.observe.events import RangeBeyondEnd
+from reactive_kafka.partitions.partition import Partition
+from reactive_kafka.verdicts.partition import verdicts_of
+
+LOOK_S = 0.1
+"""How often it is looked whether the end is reached."""
+IDLE_S = 5.0
+"""How long a member has to be without partitions: a rebalance may give it some only in its second round."""
+ASK_AGAIN_S = 1.0
+"""How soon a broker that has not answered is asked again, and a commit tried again."""
+
+
+class UntilEnd:
+    """Waits until one channel has handled what was there when it got its partitions."""
+
+    def __init__(self, channel: ChannelLifecycle) -> None:
+        self.name = channel.name
+        self._channel = channel
+        self._clock = channel.spec.services.clock
+        self._observer = channel.spec.services.observer
+        self._has_topics = False  # they exist
+        self._idle_since = inf
+        self._held_since = inf  # when the application held the last records that are not settled
+        self._held = -1
+        self.failure: str | None = None  # why the end will not be reached
+
+    async def is_over(self) -> bool:
+        """Return once all of it is handled and committed; False: the rest is for the stop to do.
+
+        The application may hold messages without a verdict though their handlers have returned, until others come or
+        it stops: they are not waited for any longer than a stop would. A commit strategy of the application's own may
+        commit only at the end. Where the channel has failed for good, or was stopped, it returns, too.
+        """
+        while not (status := self._channel.status).is_over or status.restarts_at is not None:
+            wait_s, session = LOOK_S, self._channel.session
+            try:
+                if await self._has_read_all(session):
+                    session.no_more_to_come()
+                    if self._is_handled(session) and await self._are_retries_over(session):
+                        for client in session.clients:  # the stop could not wait as long for a broker that is away
+                            await client.committer.commit_now()
+                        return ":" not in self._channel.settings.commit_strategy
+                    if self._is_only_held(session):
+                        return False
+            except (BrokerError, CommitStrategyError):
+                wait_s = ASK_AGAIN_S
+            await asyncio.sleep(wait_s)
+        if status.state == "failed":
+            self.failure = status.why_failed(self._clock.monotonic())
+        return True
+
+    async def _has_read_all(self, session: ChannelSession) -> bool:
+        if not self._channel.is_ready:
+            return False
+        for client in session.clients.consumers:
+            await self._note_ends(client)
+        read = [one for client in session.clients.consumers for one in client.table]
+        now, is_the_same = self._clock.monotonic(), self._channel.is_ready and self._channel.session is session
+        self._idle_since = inf if read or not is_the_same else min(self._idle_since, now)
+        return (
+            is_the_same
+            and (bool(read) or now - self._idle_since >= IDLE_S)
+            and all(one.is_read and one.tracker is not None and one.tracker.position >= _end(one) for one in read)
+        )
+
+    async def _note_ends(self, client: ChannelConsumer) -> None:
+        """Note where the logs of new partitions end, or their ranges; with ``read_committed``, their stable ends."""
+        consumer = client.starts.consumer
+        new = {one.id: one for one in client.table if one.noted_end is None}
+        if consumer is None or (self._has_topics and not new):
+            return
+        if not self._has_topics:  # else it has no partitions because there is no topic, and that is no end
+            there = await consumer.topics()
+            self._has_topics = all(there.get(topic) for topic in self._channel.settings.subscription.topics)
+        if not self._has_topics:
+            raise BrokerError("a topic is missing")  # which is told by those who look for it
+        for partition, end in (await consumer.end_offsets(list(new)) if new else {}).items():
+            ranges = new[partition].ranges
+            new[partition].noted_end = end if ranges is None else min(end, ranges.end)
+            if ranges is not None and end < ranges.end:
+                told = RangeBeyondEnd(channel=self.name, partition=partition, until=ranges.end, end=end)
+                self._observer.on(told)
+
+    def _is_handled(self, session: ChannelSession) -> bool:
+        read = [one for client in session.clients.consumers for one in client.table]
+        return all(one.tracker is not None and one.tracker.safe >= _end(one) for one in read)
+
+    async def _are_retries_over(self, session: ChannelSession) -> bool:
+        """Whether what was to be tried again later has been: the topics for that have nothing that is not settled."""
+        for client in session.clients:
+            consumer = client.starts.consumer
+            if not client.is_for_retries:
+                continue
+            if consumer is None:
+                return False
+            ends = await consumer.end_offsets([one.id for one in client.table]) if len(client.table) else {}
+            trackers = {one.id: one.tracker for one in client.table if one.is_read and one.tracker is not None}
+            if any(name not in trackers or trackers[name].safe < end for name, end in ends.items()):
+                return False
+        return True
+
+    def _is_only_held(self, session: ChannelSession) -> bool:
+        """Whether nothing runs, nothing waits, and the application has held the same records for as long as a stop."""
+        now, read = self._clock.monotonic(), [one for client in session.clients for one in client.table]
+        nacks = sum(len(verdicts_of(one.live).nacks) for one in read if one.live is not None)
+        busy = nacks + sum(one.running + one.queued for one in read)
+        held = session.clients.in_flight()
+        if busy or not held or held != self._held:
+            self._held, self._held_since = (-1, inf) if busy or not held else (held, now)
+        return now - self._held_since >= self._channel.settings.drain_timeout_s
+
+
+def _end(one: Partition) -> float:
+    """Where reading ends; nowhere, as long as nobody has asked."""
+    return inf if one.noted_end is None else one.noted_end

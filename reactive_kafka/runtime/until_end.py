@@ -1,0 +1,55 @@
+"""A run that ends by itself, when every channel has handled what was there at its start."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from reactive_kafka.channel.until_end import UntilEnd
+from reactive_kafka.observe.events import Event, Guard, HandlerAbandoned, SettledNotStored, TopicMissing
+from reactive_kafka.runtime.channels import RunChannels
+
+logger = logging.getLogger("reactive_kafka")
+
+
+class EndOfRun:
+    """Asks for the stop at the end, and knows whether the run has done what it was there for."""
+
+    def __init__(self, ask_to_stop: Callable[[], None], log: Guard) -> None:
+        self._ask_to_stop = ask_to_stop
+        self._log = log
+        self._is_reached = False
+        self._leaves_some = False  # for the stop: verdicts that the application has not given, or last commits
+        self._failure: str | None = None
+
+    async def wait(self, channels: RunChannels) -> None:
+        """Ask for the stop when every channel that has a handler has come to its end, or has failed for good."""
+        watched = {name: UntilEnd(one) for name, one in channels.incoming.items() if one.spec.make_workers}
+        for name in channels.incoming.keys() - watched.keys():
+            text = "channel %r has no handler: the run does not wait for its end"
+            self._log.call(logger.warning, text, name)
+        over = await asyncio.gather(*(one.is_over() for one in watched.values()))
+        self._leaves_some = not all(over)
+        failures = [one.failure for one in watched.values() if one.failure is not None]
+        self._failure = self._failure or "; ".join(failures) or None
+        self._is_reached = True
+        text = "every channel has come to its end%s; the application ends"
+        self._log.call(logger.info, text, ", or has failed" if failures else "")
+        self._ask_to_stop()
+
+    def on(self, event: Event) -> None:
+        """Note what keeps the run from having done all of it."""
+        if isinstance(event, TopicMissing):
+            self._ask_to_stop()
+        elif not isinstance(event, SettledNotStored | HandlerAbandoned) or event.during != "stop":
+            return
+        elif not self._leaves_some:
+            return  # it is of records that came later
+        self._failure = self._failure or event.text()
+
+    def why_not(self) -> str | None:
+        """Why it has not done all of it; None: it has. Asked when the run is over."""
+        if self._failure is None and not self._is_reached:
+            return "it was stopped before"
+        return self._failure

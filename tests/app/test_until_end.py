@@ -1,0 +1,374 @@
+"""Runs that end by themselves, when what was there at their start is handled and committed."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+import pytest
+
+from reactive_kafka import App, Batch, Message, TransientBrokerError
+from reactive_kafka.broker.memory.broker import MemoryBroker
+from reactive_kafka.commit.strategy import Progress
+from reactive_kafka.observe.events import RangeBeyondEnd
+from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, now, tp, until
+
+LETTERS = "dead-letter-topic-orders"
+RETRIES = {
+    "failure_strategy": "delayed-retry-topic",
+    "delayed_retry": {"topics": ["orders_retry_1000", "orders_retry_60000"]},
+}
+
+
+async def run_to_its_end(
+    app: App, broker: MemoryBroker, *, within_s: float = 300.0, meanwhile: Callable[[], object] | None = None
+) -> int:
+    """Run until the application ends by itself; its exit code."""
+    app.configure(overrides={"http": {"enabled": False}})
+    app._connector, app._clock = broker.connector(), broker._state.clock
+    run = app._new_run(until_end=True)
+    await app._start(run)
+    if meanwhile is not None:
+        meanwhile()
+    await asyncio.wait_for(run.wait_asked(), within_s)
+    await app.stop()
+    return run.exit_code()
+
+
+def broker_with(*records: int, topic: str = "orders") -> MemoryBroker:
+    broker = make_broker(len(records))
+    broker.create_topic(topic, len(records))
+    for partition, count in enumerate(records):
+        for number in range(count):
+            broker.produce(topic, b"%d" % number, partition=partition)
+    return broker
+
+
+def noting(app: App, *, takes_s: float = 0.0) -> list[tuple[int, int]]:
+    seen: list[tuple[int, int]] = []
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await asyncio.sleep(takes_s)
+        seen.append((message.partition, message.offset))
+
+    return seen
+
+
+@in_virtual_time
+async def test_what_was_there_is_handled_and_committed_and_the_run_ends_with_0() -> None:
+    broker = broker_with(7, 0, 3)
+    app = make_app(commit_interval="1h")
+    seen = noting(app, takes_s=1.0)
+    assert await run_to_its_end(app, broker) == 0
+    assert sorted(seen) == [*((0, offset) for offset in range(7)), *((2, offset) for offset in range(3))]
+    assert {one.partition: kept.offset for one, kept in broker.committed("billing").items()} == {0: 7, 2: 3}
+    assert broker.members("billing") == {}
+    assert await run_to_its_end(app, broker) == 0  # nothing is left
+    assert len(seen) == 10
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_topic_that_is_empty_is_at_its_end_at_once() -> None:
+    broker, began = broker_with(0), now()
+    app = make_app()
+    seen = noting(app)
+    assert (await run_to_its_end(app, broker), seen) == (0, [])
+    assert now() - began < 2
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_topic_that_goes_on_is_not_followed() -> None:
+    broker = broker_with(3)
+    app = make_app(max_in_flight=1)
+    seen = noting(app, takes_s=1.0)
+    done = False
+
+    def produce_on() -> None:
+        async def run() -> None:
+            while not done:
+                broker.produce("orders", b"", partition=0)
+                await asyncio.sleep(0.2)
+
+        tasks.append(asyncio.create_task(run()))
+
+    tasks: list[asyncio.Task[None]] = []
+    assert await run_to_its_end(app, broker, meanwhile=produce_on) == 0
+    done = True
+    assert 3 <= len(seen) < 8
+    await asyncio.gather(*tasks)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_markers_and_aborted_records_at_the_end_are_passed() -> None:
+    broker = broker_with(3)
+    broker.append_markers(tp(), 2)
+    broker.compact(tp(), [2])
+    app = make_app(**{"isolation.level": "read_committed"})
+    seen = noting(app)
+    assert (await run_to_its_end(app, broker), seen) == (0, [(0, 0), (0, 1)])
+    assert broker.committed("billing")[tp()].offset == 5
+    await broker.close()
+
+
+@in_virtual_time
+async def test_delayed_retries_and_their_dead_letters_are_waited_for() -> None:
+    broker = broker_with(2)
+    app = make_app(**RETRIES)
+    topics = list[str]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        topics.append(message.topic)
+        if message.payload == b"1":
+            raise ValueError("never")
+
+    assert await run_to_its_end(app, broker) == 0
+    assert topics == ["orders", "orders", "orders_retry_1000", "orders_retry_60000"]
+    assert [record.value for record in broker.log(tp(topic=LETTERS))] == [b"1"]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_batch_runs_at_once_when_the_end_is_reached() -> None:
+    broker, sizes, began = broker_with(12), list[int](), now()
+    app = make_app(batch_max_records=5, batch_max_wait="10m")
+
+    @app.incoming("orders")
+    async def handler(batch: Batch[bytes]) -> None:
+        sizes.append(len(batch))
+
+    assert (await run_to_its_end(app, broker), sizes) == (0, [5, 5, 2])
+    assert now() - began < 5
+    await broker.close()
+
+
+@in_virtual_time
+async def test_ranges_end_where_the_log_does_and_that_is_told() -> None:
+    recorder, broker = Recorder(), broker_with(10, 10)
+    app = App({"incoming": {"orders": {
+        "assign": ["orders:0:7..9", "orders:0:20..30", "orders:1:8..12"], "group_id": "billing",
+    }}}, observer=recorder)  # fmt: skip
+    seen = noting(app)
+    assert await run_to_its_end(app, broker) == 0
+    assert sorted(seen) == [(0, 7), (0, 8), (1, 8), (1, 9)]
+    told = {(one.partition.partition, one.until, one.end) for one in recorder.of(RangeBeyondEnd)}
+    assert told == {(0, 30, 10), (1, 12, 10)}
+    assert {one.partition: kept.offset for one, kept in broker.committed("billing").items()} == {0: 9, 1: 10}
+    await broker.close()
+
+
+@pytest.mark.parametrize("attempts", [0, 2])
+@in_virtual_time
+async def test_a_channel_that_fails_for_good_is_1_when_the_others_are_at_their_end(
+    attempts: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = broker_with(3)
+    for number in range(4):
+        broker.produce("refunds", b"%d" % number, partition=0)
+    app = App({"kafka": {"group_id": "a", "auto_offset_reset": "earliest"}, "incoming": {
+        "orders": {"restart": {"max_attempts": attempts}}, "refunds": {"group_id": "b"},
+    }})  # fmt: skip
+    refunds, calls = list[int](), list[int]()
+
+    @app.incoming("orders")
+    async def fails(message: Message[bytes]) -> None:
+        calls.append(message.offset)
+        if message.offset == 1:
+            raise ValueError("no")
+
+    @app.incoming("refunds")
+    async def slow(message: Message[bytes]) -> None:
+        await asyncio.sleep(10)
+        refunds.append(message.offset)
+
+    with caplog.at_level(logging.ERROR, "reactive_kafka"):
+        assert await run_to_its_end(app, broker) == 1
+    assert refunds == [0, 1, 2, 3]
+    assert calls == [0, *[1] * (attempts + 1)]
+    assert "is handled and committed: channel 'orders': orders-0 offset 1: ValueError: no" in caplog.text
+    assert broker.committed("a")[tp()].offset == 1
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_channel_that_restarts_goes_on_to_its_end() -> None:
+    broker, failing = broker_with(4), [2]
+    app = make_app(restart={"max_attempts": 1})
+    seen = list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.offset in failing:
+            failing.clear()
+            raise ValueError("once")
+        seen.append(message.offset)
+
+    assert (await run_to_its_end(app, broker), seen) == (0, [0, 1, 2, 3])
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_topic_that_is_missing_is_no_end() -> None:
+    broker = MemoryBroker(broker_with(0)._state.clock, auto_create=False)
+    app = make_app()
+    noting(app)
+    assert await run_to_its_end(app, broker) == 1
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_stop_before_the_end_is_1() -> None:
+    broker = broker_with(20)
+    app = make_app(max_in_flight=1)
+    noting(app, takes_s=1.0)
+    app.configure(overrides={"http": {"enabled": False}})
+    app._connector, app._clock = broker.connector(), broker._state.clock
+    run = app._new_run(until_end=True)
+    await app._start(run)
+    await asyncio.sleep(3)
+    run.ask_to_stop()
+    await app.stop()
+    assert run.exit_code() == 1
+    await broker.close()
+
+
+@in_virtual_time
+async def test_the_commit_is_waited_for_as_long_as_it_fails() -> None:
+    broker, began = broker_with(3), now()
+    app = make_app(commit_interval="1h", drain_timeout="2s")
+    noting(app)
+    broker.fail_next("commit", TransientBrokerError("no"), times=50)
+    assert await run_to_its_end(app, broker) == 0
+    assert now() - began > 40
+    assert broker.committed("billing")[tp()].offset == 3
+    await broker.close()
+
+
+class AtTheEnd:
+    """A strategy that commits when the partition goes, and not before."""
+
+    interval_s = 1.0
+    commits_at_ack = False
+
+    def position(self, progress: Progress, now: float) -> int | None:
+        return progress.safe if progress.is_last else None
+
+
+AT_THE_END = AtTheEnd()
+
+
+@pytest.mark.parametrize("stored", [True, False])
+@in_virtual_time
+async def test_a_last_commit_that_only_the_stop_makes_and_that_is_not_stored_is_1(stored: bool) -> None:
+    broker = broker_with(3)
+    app = make_app(commit_strategy="tests.app.test_until_end:AT_THE_END", drain_timeout="2s")
+    noting(app)
+    if not stored:
+        broker.fail_next("commit", TransientBrokerError("no"), times=1000)
+    assert await run_to_its_end(app, broker) == (0 if stored else 1)
+    assert broker.committed("billing").keys() == ({tp()} if stored else set())
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_broker_that_is_away_for_a_while_is_waited_for() -> None:
+    broker = broker_with(5)
+    app = make_app(commit_interval="100ms")
+    seen = noting(app, takes_s=1.0)
+
+    def outage() -> None:
+        broker.down = True
+        asyncio.get_running_loop().call_later(30, setattr, broker, "down", False)
+
+    assert (await run_to_its_end(app, broker, meanwhile=outage), len(seen)) == (0, 5)
+    assert broker.committed("billing")[tp()].offset == 5
+    await broker.close()
+
+
+@pytest.mark.parametrize("flushes", [True, False])
+@in_virtual_time
+async def test_what_the_application_holds_back_is_settled_by_its_hook_before_the_stop_or_is_1(flushes: bool) -> None:
+    broker, held = broker_with(5), list[Message[bytes]]()
+    app = make_app(ack="manual", unprocessed_record_max_age="0s")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        held.append(message)
+        if len(held) == 3:
+            flush()
+
+    def flush() -> None:
+        while held:
+            held.pop(0).ack()
+
+    if flushes:
+        app.before_stop(flush)
+    assert await run_to_its_end(app, broker) == (0 if flushes else 1)
+    assert broker.committed("billing")[tp()].offset == (5 if flushes else 3)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_acks_that_come_later_are_waited_for_as_long_as_they_come() -> None:
+    broker, tasks = broker_with(5), list[asyncio.Task[None]]()
+    app = make_app(ack="manual", unprocessed_record_max_age="0s")
+
+    async def ack_later(message: Message[bytes]) -> None:
+        await asyncio.sleep(25.0 * (message.offset + 1))
+        await message.ack()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        tasks.append(asyncio.create_task(ack_later(message)))
+
+    assert await run_to_its_end(app, broker) == 0
+    assert broker.committed("billing")[tp()].offset == 5
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_channel_without_a_handler_is_told_and_not_waited_for(caplog: pytest.LogCaptureFixture) -> None:
+    broker = broker_with(3)
+    app = App({"kafka": {"group_id": "billing", "auto_offset_reset": "earliest"}, "incoming": {
+        "orders": {}, "refunds": {"group_id": "b"},
+    }})  # fmt: skip
+    seen = noting(app)
+    with caplog.at_level(logging.WARNING, "reactive_kafka"):
+        assert await run_to_its_end(app, broker) == 0
+    assert len(seen) == 3
+    assert "channel 'refunds' has no handler: the run does not wait for its end" in caplog.text
+    await broker.close()
+
+
+@in_virtual_time
+async def test_members_of_one_group_each_come_to_the_end_of_what_they_have() -> None:
+    broker = broker_with(20, 20, 20)
+    apps = [make_app(max_in_flight=3) for _ in range(2)]
+    seen = [noting(app, takes_s=0.5) for app in apps]
+    codes = await asyncio.gather(*(run_to_its_end(app, broker) for app in apps))
+    assert codes == [0, 0]
+    every = [(partition, offset) for partition in range(3) for offset in range(20)]
+    assert sorted(set(seen[0] + seen[1])) == every
+    assert {one.partition: kept.offset for one, kept in broker.committed("billing").items()} == {0: 20, 1: 20, 2: 20}
+    await broker.close()
+
+
+@in_virtual_time
+async def test_results_are_written_before_the_run_ends() -> None:
+    broker = broker_with(5)
+    app = make_app()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(value: bytes) -> bytes:
+        return value + b"!"
+
+    broker.delay_next("send", 5.0)
+    assert await run_to_its_end(app, broker) == 0
+    await until(lambda: len(broker.log(tp(topic="invoices"))) == 5)
+    await broker.close()
