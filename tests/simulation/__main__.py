@@ -16,6 +16,8 @@ from contextlib import contextmanager
 from tests.simulation.around import AROUND
 from tests.simulation.chain import EXPECTED as OF_CHAINS
 from tests.simulation.chain import run_chain
+from tests.simulation.ends import EXPECTED as OF_ENDS
+from tests.simulation.ends import run_ends
 from tests.simulation.odd_draw import ON
 from tests.simulation.offsets_draw import STORE_FAULTS
 from tests.simulation.run import REPLAY, features, report, run, scenario_of
@@ -28,8 +30,8 @@ KINDS = (
     "checkpoint", "states", "transactions", "strings", "keep", "control", "graceful", "latest", "odd",
     "outage", "pause", "retention", "cooperative", "middleware",
 )  # fmt: skip
-CHAIN = "chain"
-"""Seeds of another kind: what a handler sends, see ``chain.py``."""
+WORLDS = {"chain": (run_chain, OF_CHAINS), "ends": (run_ends, OF_ENDS)}
+"""Seeds of other kinds, with what must happen in many of them: what a handler sends, and ends of reading."""
 LONGEST_S = 60.0
 """Of real time, for one seed: most take a tenth of a second."""
 ENOUGH = 300
@@ -83,8 +85,8 @@ def play(seeds: range, mode: str | None = None) -> tuple[int, Counter[str], list
     """How many were played, what happened in them, and the reports of the red ones; *mode*: only those of one kind."""
     bites: Counter[str] = Counter()
     red = []
-    if mode == CHAIN:
-        return play_chains(seeds)
+    if mode in WORLDS:
+        return play_world(seeds, mode)
     played = [seed for seed in seeds if mode is None or mode in scenario_of(seed).kinds]
     for seed in played:
         try:
@@ -102,21 +104,21 @@ def play(seeds: range, mode: str | None = None) -> tuple[int, Counter[str], list
     return len(played), bites, red
 
 
-def play_chains(seeds: range) -> tuple[int, Counter[str], list[tuple[int, str]]]:
-    """The same, of chains from topic to topic, which have seeds of their own."""
+def play_world(seeds: range, mode: str) -> tuple[int, Counter[str], list[tuple[int, str]]]:
+    """The same, of a world of its own."""
     bites: Counter[str] = Counter()
     red = []
     for seed in seeds:
-        again = f"again: python -m tests.simulation --mode {CHAIN} --seed {seed}"
+        again = f"again: python -m tests.simulation --mode {mode} --seed {seed}"
         try:
             with at_most(LONGEST_S):
-                chain = run_chain(seed)
+                played = WORLDS[mode][0](seed)
         except (Exception, NoEnd) as error:
             red.append((seed, f"seed {seed}: {type(error).__name__}: {error}\n{again}"))
             continue
-        bites.update(chain.bites)
-        if chain.violations:
-            red.append((seed, "\n".join([f"seed {seed}:", *chain.violations, again])))
+        bites.update(played.bites)
+        if played.violations:
+            red.append((seed, "\n".join([f"seed {seed}:", *played.violations, again])))
     return len(seeds), bites, red
 
 
@@ -139,7 +141,7 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=1000, help="how many")
     parser.add_argument("--from", dest="first", type=int, default=0, help="the first one")
     parser.add_argument("--seed", type=int, help="play this one only")
-    kinds = (*KINDS, CHAIN)
+    kinds = (*KINDS, *WORLDS)
     parser.add_argument("--mode", choices=kinds, help=f"only seeds of this kind: {' '.join(kinds)}")
     parser.add_argument("--hunt", action="store_true", help="stop at the first red one")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
@@ -158,7 +160,7 @@ def hunt(first: int, count: int, mode: str | None) -> int:
     for seed in range(first, first + count):
         _, _, red = play(range(seed, seed + 1), mode)
         if red:
-            broken = sorted(set(re.findall(r"^([CIOS]\d+), ", red[0][1], re.MULTILINE))) or ["crash or no end"]
+            broken = sorted(set(re.findall(r"^([CEIOS]\d+), ", red[0][1], re.MULTILINE))) or ["crash or no end"]
             print(f"red: seed {seed}, {' '.join(broken)}")
             return 1
     return 0
@@ -180,8 +182,8 @@ def many(first: int, count: int, jobs: int, mode: str | None) -> int:
     print(f"{played} seeds in {took:.0f} s, {played / took:.1f} a second; {len(red)} red: {sorted(red)[:50]}")
     print(", ".join(f"{what} {number}" for what, number in sorted(bites.items())))
     missing = never_bitten(bites) if count >= ENOUGH and mode is None else []
-    if count >= ENOUGH and mode == CHAIN:
-        missing = [what for what in OF_CHAINS if not bites[what]]
+    if count >= ENOUGH and mode in WORLDS:
+        missing = [what for what in WORLDS[mode][1] if not bites[what]]
     if missing:
         print("these never happened, so they prove nothing: " + ", ".join(missing))
     return 1 if red or missing else 0

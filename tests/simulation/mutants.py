@@ -35,6 +35,7 @@ ONLY = {
     "strings": ("commit/metadata/user", "commit/metadata/pending"),
     "chain": ("outgoing/exactly_once", "outgoing/positions", "outgoing/transaction"),
     "middleware": ("handlers/middleware",),
+    "ends": ("subscription", "channel/until_end"),
 }
 """Files of rules that only some kinds of seeds have: the simulation need not play others."""
 
@@ -241,8 +242,8 @@ MUTANTS = (
     Mutant("a nack that nobody awaits holds no lane", "delivery/pool.py", "worker.blocked_on.append(verdict)\n                worker.cut", "worker.cut"),
     Mutant("a repeated commit without an answer is not sent again", OFFSETS,
            "self._must_repeat = self._must_repeat or (is_repeated and self._repeats is not None)", "pass"),
-    Mutant("reading starts one too late", LOCATE, "flows[one.id] = start.position", "flows[one.id] = start.position + 1"),
-    Mutant("a position that is out of range is kept", LOCATE, "or old.position != position:", "or True:"),
+    Mutant("reading starts one too late", LOCATE, "flows[one.id] = start.read_from", "flows[one.id] = start.read_from + 1"),
+    Mutant("a position that is out of range is kept", LOCATE, "(old.position != position and one.ranges is None)", "True"),
     # fetcher
     Mutant("delayed records are handed out at once", FETCHER, "        if delay_ms is None:\n", "        if True:\n"),
     Mutant("delayed records that are due stay held", "partitions/delayed.py", "        self.release_due(now)\n        self.changed.set()\n",
@@ -447,6 +448,17 @@ MUTANTS = (
     Mutant("what a reset passes is told as nothing", STARTING, "skipped=start.lost if wanted is not None else None",
            "skipped=0 if wanted is not None else None", "retention"),
     Mutant("a reset to the earliest goes to the latest", POSITIONS, "return Start(log_start, \"earliest\", lost, commit", "return Start(log_end, \"earliest\", lost, commit"),
+    # ends of reading
+    Mutant("the hole between two ranges is passed", OFFSETS, "return min(self.outside_plans(self.safe), self.limit)", "return self.outside_plans(self.safe)",
+           "ends"),
+    Mutant("what lies between two ranges is handled", POSITIONS, "_replace(records=_within(chunk.records, ranges), next",
+           "_replace(next", "ends"),
+    Mutant("a run ends when all of it is read", "channel/until_end.py",
+           "one.tracker is not None and one.tracker.safe >=", "one.tracker is not None and one.tracker.position >=",
+           "ends"),
+    Mutant("a run ends without its retries", "channel/until_end.py",
+           "if self._is_handled(session) and await self._are_retries_over(session):", "if self._is_handled(session):",
+           "ends"),
 )  # fmt: skip
 
 
