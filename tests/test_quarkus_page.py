@@ -115,7 +115,7 @@ LINES = rows("Line by line")
 
 @pytest.mark.parametrize(("properties", "toml"), LINES, ids=[left for left, _ in LINES])
 def test_a_line_of_the_table_means_what_it_says(properties: str, toml: str) -> None:
-    side, name = ("incoming", "orders") if LINES.index((properties, toml)) < 25 else ("outgoing", "invoices")
+    side, name = ("incoming", "orders") if LINES.index((properties, toml)) < 26 else ("outgoing", "invoices")
     attributes = said(properties)
     needed = ["group.id=g"] if side == "incoming" and not any("group.id" in one for one in attributes) else []
     text = "".join(f"mp.messaging.{side}.{name}.{one}\n" for one in (*attributes, *needed))
@@ -124,8 +124,8 @@ def test_a_line_of_the_table_means_what_it_says(properties: str, toml: str) -> N
 
 
 def test_every_line_of_the_table_is_looked_at() -> None:
-    assert len(LINES) == 33
-    assert [left for left, _ in LINES[24:26]] == ["`health-enabled=false`", "`acks=all`"]
+    assert len(LINES) == 34
+    assert [left for left, _ in LINES[25:27]] == ["`tracing-enabled=false`", "`acks=all`"]
 
 
 def test_the_page_holds_the_tables_of_attributes_as_they_are_now() -> None:

@@ -22,6 +22,7 @@ def dump(settings: Settings) -> dict[str, Any]:
     if settings.spark.remote is not None:
         del spark["master"]  # the server has its own
     registry = _plain(keys.SCHEMA_REGISTRY, settings.schema_registry) if settings.schema_registry.url else {}
+    tracing = _plain(keys.TRACING, settings.tracing)
     memory = {name: _plain(keys.MEMORY, channel) for name, channel in settings.memory.items()}
     return {
         "kafka": {"bootstrap_servers": masked("", settings.bootstrap_servers)},
@@ -29,6 +30,7 @@ def dump(settings: Settings) -> dict[str, Any]:
         "outgoing": {name: _outgoing(channel) for name, channel in settings.outgoing.items()},
         **({"memory": memory} if memory else {}),
         **({"schema_registry": registry} if registry else {}),
+        **({"tracing": tracing} if tracing else {}),
         "spark": spark,
         "http": _plain(keys.HTTP, settings.http),
     }

@@ -22,7 +22,7 @@ from reactive_kafka.config.schema import (
     Settings,
     SparkSettings,
 )
-from reactive_kafka.config.tables import Key, SchemaRegistrySettings, keys_of
+from reactive_kafka.config.tables import Key, SchemaRegistrySettings, TracingSettings, keys_of
 from reactive_kafka.config.values import BOOLEAN, SERVERS, TOPIC, Kind, did_you_mean
 
 _KAFKAS = (
@@ -87,9 +87,10 @@ KAFKA = Section("kafka", _KAFKA | _SHARED, BOTH, clients=_CLIENTS, free=_FREE)
 SPARK = Section("spark", keys_of(SparkSettings))
 HTTP = Section("http", keys_of(HttpSettings))
 SCHEMA_REGISTRY = Section("schema_registry", keys_of(SchemaRegistrySettings))
+TRACING = Section("tracing", keys_of(TracingSettings))
 
 CHANNEL_SECTIONS = {"incoming": INCOMING, "outgoing": OUTGOING, "memory": MEMORY}
-PLAIN_SECTIONS = {"kafka": KAFKA, "spark": SPARK, "http": HTTP, "schema_registry": SCHEMA_REGISTRY}
+PLAIN_SECTIONS = {section.title: section for section in (KAFKA, SPARK, HTTP, SCHEMA_REGISTRY, TRACING)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,7 @@ from reactive_kafka.config.tables import (
     SchemaRegistrySettings,
     SchemaSettings,
     SparkChannelSettings,
+    TracingSettings,
 )
 from reactive_kafka.config.told.traps import DEFAULT_FILE, traps
 from reactive_kafka.config.told.unused import UNUSED_BY_HTTP, UNUSED_BY_INCOMING, UNUSED_BY_OUTGOING
@@ -181,6 +182,7 @@ class _Assembly:
             spark=self._spark(View(keys.SPARK, plain["spark"], {})),
             http=self._http(View(keys.HTTP, plain["http"], {})),
             schema_registry=self._registry(View(keys.SCHEMA_REGISTRY, plain["schema_registry"], {})),
+            tracing=TracingSettings(**View(keys.TRACING, plain["tracing"], {}).fields()),
             warnings=tuple(self._given.warnings),
         )
         for replay, stream, topic in shared_by_replays(made.incoming.values()):

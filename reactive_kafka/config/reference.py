@@ -33,6 +33,7 @@ def blocks() -> dict[str, str]:
         "cloud-events": _section(keys.OUTGOING, "cloud_events"),
         "schema": _section(keys.OUTGOING, "schema"),
         "schema-registry": _section(keys.SCHEMA_REGISTRY),
+        "tracing": _section(keys.TRACING),
         "memory": _section(keys.MEMORY),
         "spark": _section(keys.SPARK),
         "http": _section(keys.HTTP),

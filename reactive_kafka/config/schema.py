@@ -29,6 +29,7 @@ from reactive_kafka.config.tables import (
     SchemaRegistrySettings,
     SchemaSettings,
     SparkChannelSettings,
+    TracingSettings,
     described,
     setting,
     table,
@@ -68,6 +69,7 @@ FORMAT = choice(*FORMATS, imported="module:function")
 KEY_FORMAT = choice(*KEY_FORMATS, *REGISTERED_FORMATS, imported="module:function")
 METADATA_FORMAT = choice(*KEY_FORMATS, imported="module:function")
 _HEALTH = "The channel counts in the probes; with `false` none of them knows it, whatever becomes of it."
+_TRACING = "The channel makes spans, where tracing is on; with `false` it makes none, and leaves headers as they are."
 _LETTERS, _RETRIES = "dead-letter-queue", "delayed-retry-topic"
 FAILURE = choice(
     "fail",
@@ -217,6 +219,7 @@ class IncomingSettings:
         "`exact`: that of the last record before the position, else the newest.",
     )
     health_enabled: bool = setting(BOOLEAN, True, _HEALTH)
+    tracing_enabled: bool = setting(BOOLEAN, True, _TRACING)
     checkpoint: CheckpointSettings | None = field(default=None, metadata=table(CheckpointSettings))
     retry: RetrySettings = field(default_factory=RetrySettings, metadata=table(RetrySettings))
     restart: RestartSettings = field(default_factory=RestartSettings, metadata=table(RestartSettings))
@@ -311,6 +314,7 @@ class OutgoingSettings:
         "Where replies to this channel's requests arrive; default: the topic's name with `-replies` after it.",
     )
     health_enabled: bool = setting(BOOLEAN, True, _HEALTH)
+    tracing_enabled: bool = setting(BOOLEAN, True, _TRACING)
     cloud_events: CloudEventsSettings | None = field(
         default_factory=CloudEventsSettings, metadata=table(CloudEventsSettings)
     )
@@ -330,6 +334,7 @@ class MemorySettings:
     wait_for_write: ClassVar[bool] = False  # nothing is written, and a value is settled when it is
     send_timeout_s: ClassVar[float | None] = None
     health_enabled: ClassVar[bool] = True
+    tracing_enabled: ClassVar[bool] = True
 
     @property
     def as_incoming(self) -> IncomingSettings:
@@ -405,4 +410,5 @@ class Settings:
     spark: SparkSettings = field(default_factory=SparkSettings)
     http: HttpSettings = field(default_factory=HttpSettings)
     schema_registry: SchemaRegistrySettings = field(default_factory=SchemaRegistrySettings)
+    tracing: TracingSettings = field(default_factory=TracingSettings)
     warnings: tuple[str, ...] = ()

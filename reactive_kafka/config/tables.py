@@ -213,6 +213,18 @@ class SchemaSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class TracingSettings:
+    """Whether an application makes OpenTelemetry spans. ``enabled`` None: where it can."""
+
+    enabled: bool | None = setting(
+        BOOLEAN,
+        None,
+        "Make spans of handlers' calls and of sends; default: where the extra `[otel]` is installed and there is a "
+        "tracer provider. With `true` the extra must be installed, and a missing provider is told.",
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SchemaRegistrySettings:
     """The schema registry of an application, which speaks Confluent's REST API."""
 

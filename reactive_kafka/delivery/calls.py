@@ -59,6 +59,7 @@ class Invocation:
     decodes_keys: bool = False  # the channel has a ``key_deserializer``: what does not fit it never reaches the handler
     is_blocking: bool = False  # it runs in a thread
     leaves_threads: bool = False  # which goes on when the call is cancelled, and ends
+    around: Callable[[Call], Call] | None = None  # of each attempt, and what it sends; the call takes messages
     awaits_commits: bool = False  # the next record of a lane waits until the ack's commit is confirmed (``latest``)
 
 
@@ -76,6 +77,8 @@ def record_call(
     )
     call = invocation.call if is_plain else _around(invocation, returned)
     wants_message = invocation.wants_message or not is_plain
+    if invocation.around is not None:
+        call, wants_message = invocation.around(_of_message(call, wants_message=wants_message)), True
     if invocation.wants_message:
         call = hook.around(call)
     if invocation.decodes_keys:
@@ -97,6 +100,7 @@ def quick_call(
         and invocation.ack == "post"
         and returned is None
         and not invocation.decodes_keys
+        and invocation.around is None
         and not (invocation.wants_message and hook.around(invocation.call) is not invocation.call)
     )
     return (invocation.call, emit) if is_short and emit is not None else None
@@ -124,13 +128,15 @@ def _around(invocation: Invocation, returned: ReturnedUnsettled | None) -> Call:
 
 
 def batch_call(invocation: Invocation) -> Call:
-    """The handler's own call, or one that sends what it made of the batch before it returns."""
-    emit = invocation.emit
-    if emit is None:
-        return invocation.call
+    """The handler's own call, or one that sends what it made of the batch before it returns, with what is around it."""
+    call = invocation.call if invocation.emit is None else _answering(invocation.call, invocation.emit)
+    return call if invocation.around is None else invocation.around(call)
+
+
+def _answering(call: Call, emit: Sends) -> Call:
 
     async def called(batch: Batch[Any]) -> None:
-        result = await invocation.call(batch)
+        result = await call(batch)
         await _deliver_cancellation()
         await emit.answer_batch(result, batch)
 
@@ -152,6 +158,11 @@ def _with_key(call: Call, *, wants_message: bool) -> Call:
         return await call(message if wants_message else message.payload)
 
     return called
+
+
+def _of_message(call: Call, *, wants_message: bool) -> Call:
+    """The same call, which takes the message."""
+    return call if wants_message else lambda message: call(message.payload)
 
 
 def no_key(error: BaseException) -> BaseException:

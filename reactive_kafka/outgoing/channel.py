@@ -73,6 +73,7 @@ class OutgoingChannel:
         partitioner: Partitioner | None = None,
         producers: TransactionalProducers | None = None,
         registered: Registered | None = None,
+        make_writer: Callable[..., Writer] = Writer,
     ) -> None:
         self.name = settings.name
         self.settings = settings
@@ -89,7 +90,7 @@ class OutgoingChannel:
             partitions = producers.partitions
         else:
             producer = connector.producer(name=settings.name, properties=producer_properties(settings))
-            self.writer = Writer(
+            self.writer = make_writer(
                 settings.name, producer, clock, observer, spawn, max_in_flight=settings.max_in_flight,
                 linger_s=settings.linger_s, partitioner=partitioner,
             )  # fmt: skip
@@ -136,7 +137,7 @@ class OutgoingChannel:
             if self.is_raw and type(value) is bytes:
                 data = value
             elif self.makes_events or is_event_type(type(value)):
-                return self.prepare(Record(value), source)
+                return OutgoingChannel.prepare(self, Record(value), source)
             else:
                 data = self.encode(value)
             outbound = _made(Outbound, (self.topic, _made(RecordBytes, (data, None, (), None)), None))

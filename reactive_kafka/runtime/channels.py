@@ -28,11 +28,12 @@ from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
 from reactive_kafka.outgoing.channel import OutgoingChannel, producer_properties
-from reactive_kafka.outgoing.memory import MemoryTarget, Target
+from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.transactions import TransactionalProducers
 from reactive_kafka.runtime.handlers import handler_workers
 from reactive_kafka.runtime.sources import Sources
 from reactive_kafka.runtime.spec import RunSpec
+from reactive_kafka.runtime.tracing import RunTracing
 from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.tasks import Fails, HomeLoop, outcome_of, told_of
 
@@ -65,11 +66,13 @@ class RunChannels:
             self._spark = SparkEngine(spec.settings.spark, ranges="ranges" in modes)
         self.home = HomeLoop()
         self.registry = self._schema_registry()
+        self.tracing = RunTracing(spec.settings.tracing)
         self._producers: dict[str, TransactionalProducers] = {}
         self._is_closing = False  # the outgoing channels are
         unfed = set(spec.app.unfed).difference(spec.emitters)
         self._memory = {
-            name: MemoryTarget(one, services.clock, services.observer) for name, one in spec.settings.memory.items()
+            name: self.tracing.memory(one, services.clock, services.observer)
+            for name, one in spec.settings.memory.items()
         }
         self.outgoing: dict[str, Target] = {
             name: self._outgoing(one) for name, one in spec.app.outgoing.items() if name not in unfed
@@ -98,7 +101,7 @@ class RunChannels:
         def fail(error: BaseException) -> None:
             channel.writer.fail(error)
 
-        channel = OutgoingChannel(
+        channel = self.tracing.outgoing(spec.settings)(
             spec.settings, services.connector, services.clock, services.observer, services.tasks.of(fail),
             encode=spec.encode, encode_key=spec.encode_key, partitioner=spec.partitioner,
             producers=self._transactional(spec.settings), registered=spec.values,
@@ -177,8 +180,9 @@ class RunChannels:
 
     def _workers(self, spec: IncomingSpec, handler: HandlerSpec, *, awaits_commits: bool) -> MakeWorkers:
         targets = [self.outgoing[name] for name in spec.outgoing]
+        spans = self.tracing.calls(spec.settings, is_kafka=spec.settings.name not in self._memory)
         make = partial(handler_workers, spec, handler, targets, self._dependencies, self._context)
-        return make(awaits_commits=awaits_commits)
+        return make(awaits_commits=awaits_commits, spans=spans)
 
     def _spark_workers(self, settings: IncomingSettings, spark: SparkFunction, schemas: Schemas | None) -> MakeWorkers:
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
@@ -192,7 +196,7 @@ class RunChannels:
         assert self._spark is not None  # noqa: S101  # made if a channel has a Spark function
         runner = SparkRunner(
             self._spark, spark, settings, source=source, observer=services.observer, clock=services.clock,
-            schemas=schemas,
+            schemas=schemas, spans=self.tracing.calls(settings),
         )  # fmt: skip
         self._runners[settings.name] = runner  # one for all sessions of the channel: its counts go on through restarts
         fetch = partial(records_of, services.connector, settings, observer=services.observer)

@@ -23,6 +23,7 @@ from reactive_kafka.handlers.spec import IncomingSpec
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.outputs import Outputs, TransactionalOutputs
+from reactive_kafka.tracing.calls import CallSpans
 from reactive_kafka.verdicts.hook import Call
 
 
@@ -34,6 +35,7 @@ def handler_workers(
     context: Context,
     *,
     awaits_commits: bool,
+    spans: CallSpans | None = None,
 ) -> MakeWorkers:
     """What makes the workers of a channel with this handler, whose results go to *targets*; they run in *context*."""
     is_blocking, handler = not handler.is_async, dependencies.fill(handler)
@@ -56,6 +58,7 @@ def handler_workers(
             decodes_keys=spec.decode_key is not None,
             is_blocking=is_blocking,
             leaves_threads=not handler.is_async,
+            around=None if spans is None else spans.around,
             awaits_commits=awaits_commits,
         )
         # A worker's task would otherwise inherit the context of whoever wakes it, which may be a handler that

@@ -87,7 +87,7 @@ class Run:
             await asyncio.wait([self._supervisor])
             raise
         if self._spec.tells_settings:
-            for text in _oddities(self._spec):
+            for text in _oddities(self._spec, self.channels):
                 self._log.call(logger.warning, "%s", text)
         for name, channel in self._spec.app.incoming.items():
             if not channel.has_handler:
@@ -277,10 +277,12 @@ async def _end(dependencies: Dependencies, observer: Observer) -> None:
         observer.on(EndFailed(channel="*", doing=doing, reason=told_of(error), error=error))
 
 
-def _oddities(spec: RunSpec) -> Iterator[str]:
+def _oddities(spec: RunSpec, channels: RunChannels | None) -> Iterator[str]:
     """What the configuration may say, and hardly means."""
     yield from spec.settings.warnings
     yield from spec.app.warnings
+    if channels is not None and channels.tracing.problem is not None:
+        yield channels.tracing.problem
     for name in spec.app.unfed:
         if name not in spec.emitters:
             yield f"nothing feeds outgoing channel {name!r}: no @app.outgoing or app.emitter() names it"

@@ -20,6 +20,7 @@ from reactive_kafka.handlers.registry import Registry
 from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.logs import LogObserver
+from reactive_kafka.tracing.tracer import check_tracing
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -89,6 +90,7 @@ def check_extras(spec: AppSpec, settings: Settings, *, spark: bool, stores: bool
         MissingExtraError: A package is not installed.
         ConfigError: There is no Java that fits, or a store's URL cannot be opened.
     """
+    check_tracing(settings.tracing)
     on_spark = [channel.settings for channel in spec.incoming.values() if channel.spark is not None]
     if on_spark and spark:
         from reactive_kafka.spark.session.engine import maker_for

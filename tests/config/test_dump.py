@@ -13,6 +13,7 @@ from tests.config.loading import incoming, loaded, outgoing
 
 def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
     tables = incoming(commit_interval=0.5, spark={"batch_max_bytes": 2**20}, linger_ms=None, fetch_min_bytes=3)
+    tables |= {"tracing": {"enabled": False}}
     assert dump(loaded({"kafka": {"bootstrap_servers": ["a:1", "b:2"]}} | tables)) == {
         "kafka": {"bootstrap_servers": "a:1,b:2"},
         "incoming": {
@@ -43,12 +44,14 @@ def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
                 "drain_timeout": "30s",
                 "revoke_grace": "5s",
                 "health_enabled": True,
+                "tracing_enabled": True,
                 "spark": {"batch_max_bytes": "1MiB"},
                 "bootstrap_servers": "a:1,b:2",
                 "fetch_min_bytes": 3,
             }
         },
         "outgoing": {},
+        "tracing": {"enabled": False},
         "spark": {"master": "local[*]", "conf": {}},
         "http": {"enabled": True, "host": "127.0.0.1", "port": 9000},
     }

@@ -383,7 +383,7 @@ def _is_unknown(section: keys.Section, name: str) -> bool:
         (outgoing(group_id="g"), "does not belong here but in [incoming.X] or [kafka]"),
         (incoming(allow_insecure_sasl=True), "does not belong here but in [kafka]"),
         ({"bootstrap_servers": "a"}, "[bootstrap_servers]: does not belong at the top but in [kafka]"),
-        ({"nonsense": {}}, "allowed are [kafka], [spark], [http], [schema_registry], [incoming.X], [outgoing.X]"),
+        ({"nonsense": {}}, "allowed are [kafka], [spark], [http], [schema_registry], [tracing], [incoming.X], "),
         (incoming(retry=3), "[incoming.orders] retry = 3: expected a table: [incoming.X.retry]"),
         (incoming(retry={"backoff": {"x": 1}}), "retry.backoff.x = 1: unknown key; did you mean 'retry.backoff'?"),
         (incoming(commit_interval={"s": 5}), "commit_interval.s = 5: expected a duration"),

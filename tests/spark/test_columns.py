@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.columns import record_batch, schema
+from reactive_kafka.spark.batches.columns import first_headers, record_batch, schema
 
 from .records import Raw
 
@@ -99,3 +99,19 @@ def test_a_name_that_is_no_utf_8_shows_its_bytes() -> None:
     """Row F12 of the faults, in columns of Spark's, whose names are strings."""
     (row,) = record_batch(CLICKS, [Raw(7, headers=[("caf\udce9", b"1"), ("café", None)])]).to_pylist()
     assert row["headers"] == [{"key": "caf\\xe9", "value": b"1"}, {"key": "café", "value": None}]
+
+
+@given(
+    st.lists(st.lists(st.tuples(st.text(max_size=2), st.none() | st.binary(max_size=2)), max_size=2), max_size=8),
+    st.integers(0, 9),
+    st.integers(0, 8),
+)
+def test_the_first_headers_of_a_piece_are_those_of_its_records(
+    drawn: list[list[tuple[str, bytes | None]]], most: int, cut: int
+) -> None:
+    records = [Raw(offset, headers=headers) for offset, headers in enumerate(drawn)]
+    piece = record_batch(CLICKS, records).slice(cut)
+    assert (
+        list(first_headers(piece, most))
+        == [(record.offset, tuple(record.headers)) for record in records[cut:] if record.headers][:most]
+    )

@@ -81,7 +81,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _refused("health-readiness-timeout", BOTH, _LOOKS, "2000"),
     _refused("health-topic-verification-startup-disabled", BOTH, _LOOKS, "false"),
     _refused("health-topic-verification-readiness-disabled", BOTH, _LOOKS, "false"),
-    _ruled("tracing-enabled", BOTH, "no spans are made, so false is so already", "true"),
+    _mapped("tracing-enabled", BOTH, "tracing_enabled", read.boolean, "true"),
     _ruled("cloud-events", BOTH, "cloud_events", "true"),
     _refused(
         "kafka-configuration", BOTH, _BEAN + "write its entries as attributes of the channel", "default-kafka-broker"

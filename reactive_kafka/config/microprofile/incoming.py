@@ -26,7 +26,7 @@ class Incoming(Channel):
             self.set("drain_timeout", "0s", self.find("graceful-shutdown"))
         if not self.said("cloud-events", read.boolean, True):
             self.set("cloud_events", False, self.find("cloud-events"))
-        for name in ("pausable", "tracing-enabled", "health-topic-verification-enabled", "specific.avro.reader"):
+        for name in ("pausable", "health-topic-verification-enabled", "specific.avro.reader"):
             self.said(name, read.boolean, False)
 
     def _reads(self) -> None:

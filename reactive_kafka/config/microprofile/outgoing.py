@@ -22,7 +22,7 @@ class Outgoing(Channel):
         if self.find("delivery.timeout.ms") is None:
             self.set("send_timeout", "2m", None)
         self._events()
-        for name in ("merge", "tracing-enabled", "health-topic-verification-enabled"):
+        for name in ("merge", "health-topic-verification-enabled"):
             self.said(name, read.boolean, False)
 
     def _events(self) -> None:

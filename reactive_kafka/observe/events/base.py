@@ -14,6 +14,7 @@ from reactive_kafka.records import TopicPartition
 
 Level = Literal["info", "warning", "error"]
 _Event = TypeVar("_Event", bound="Event")
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,14 +119,19 @@ class Guard:
 
     def call(self, what: Callable[..., object], *arguments: object) -> None:
         """Make a call; what it raises goes to stderr, the first time."""
+        self.result(what, None, *arguments)
+
+    def result(self, what: Callable[..., _T], otherwise: _T, *arguments: object) -> _T:
+        """What a call returns, or *otherwise* where it raises."""
         try:
-            what(*arguments)
+            return what(*arguments)
         except Exception:
             # Records must go on whatever a log sink does. Logging may be what is broken, so the first error goes to
             # stderr, and the same again each time would be a flood.
             if not self._is_broken:
                 self._is_broken = True
                 traceback.print_exc(file=sys.stderr)
+            return otherwise
 
 
 class Observers:

@@ -87,6 +87,16 @@ def records(piece: pa.RecordBatch) -> Iterator[ColumnRecord]:
         yield ColumnRecord(row["offset"], None if at is None else at // 1000, row["key"], row["value"], headers)
 
 
+def first_headers(piece: pa.RecordBatch, most: int) -> Iterator[tuple[int, HeaderPairs]]:
+    """Offset and headers of the first *most* records of a piece that have headers."""
+    import pyarrow.compute as compute
+
+    there = piece.select(["offset", "headers"])
+    there = there.take(compute.indices_nonzero(compute.is_valid(there.column("headers")))[:most])
+    for row in there.to_pylist():
+        yield row["offset"], tuple((header["key"], header["value"]) for header in row["headers"])
+
+
 def _from_its_start(piece: pa.RecordBatch) -> pa.RecordBatch:
     """The piece with its list column copied if that is a slice: PySpark cannot read slices of lists."""
     import pyarrow as pa

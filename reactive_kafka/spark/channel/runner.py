@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import copy_context
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
 from typing import Any
@@ -18,12 +19,15 @@ from reactive_kafka.formats.registered.schemas import Ask
 from reactive_kafka.observe.batches import count_of, ranges_text
 from reactive_kafka.observe.events import PROGRESS_EVERY_S, Observer, SparkBatchEnded, SparkBatchProgress
 from reactive_kafka.observe.facts import SparkFacts
+from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.batch import BatchPart, Rejected, Rejects, SparkBatch
-from reactive_kafka.spark.batches.columns import data_frame
+from reactive_kafka.spark.batches.columns import data_frame, first_headers
 from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.spark.batches.ledger import BatchOutcome, BatchRun, JobProgress, Ledger
 from reactive_kafka.spark.session.engine import SparkEngine
 from reactive_kafka.spark.session.texts import with_texts
+from reactive_kafka.tracing.calls import CallSpans
+from reactive_kafka.tracing.names import MOST_LINKS, Place
 
 Answers = dict[Ask, Any]  # of a schema registry, as far as a batch needs them
 Source = Callable[[Any, Sequence[BatchPart]], Any]  # session, parts of a batch -> a DataFrame of their rows
@@ -48,6 +52,7 @@ class SparkRunner:
     source: Source | None = None  # makes the DataFrame of a batch; None: its pieces are columns, shipped from here
     clock: Clock = SYSTEM_CLOCK
     schemas: Schemas | None = None  # those of a registry that the channel's format needs
+    spans: CallSpans | None = None  # makes a span of each run
     progress_every_s: float = PROGRESS_EVERY_S  # how often the observer is told that a batch still runs
 
     def __post_init__(self) -> None:
@@ -89,10 +94,11 @@ class SparkRunner:
         outcome: BatchOutcome = "failed"
         known: Answers = {} if self.schemas is None else self.schemas.of_records()
         try:
-            with self._telling(run):
+            with self._telling(run), self._span(parts, run):
                 while True:
+                    call = partial(self._call, parts, run, supersedes, known)
                     result = await self.engine.run(
-                        partial(self._call, parts, run, supersedes, known), timeout_s=run.timeout_s,
+                        call if self.spans is None else partial(copy_context().run, call), timeout_s=run.timeout_s,
                         description=description, pool=settings.pool or self._channel, alone=alone, on_progress=note,
                         cancel_limit_s=max(1.0, self.settings.drain_timeout_s),
                     )  # fmt: skip
@@ -172,6 +178,18 @@ class SparkRunner:
         finally:
             with suppress(Exception):  # with the session the data is gone, too; the job's error must be seen
                 parsed.unpersist()
+
+    def _span(self, parts: Sequence[BatchPart], run: BatchRun) -> AbstractContextManager[None]:
+        """The span of a run, with links to the contexts of its records, which are here where columns are."""
+        if self.spans is None:
+            return nullcontext()
+        pieces = ((part.range, piece) for part in parts for piece in part.pieces) if self.source is None else ()
+        places = (
+            Place(TopicPartition(of.topic, of.partition), offset, headers)
+            for of, piece in pieces
+            for offset, headers in first_headers(piece, MOST_LINKS)
+        )
+        return self.spans.of_many({one.topic for one in run.ranges}, run.records, places, run.attempt)
 
     @contextmanager
     def _telling(self, run: BatchRun) -> Iterator[None]:

@@ -79,11 +79,9 @@ def test_a_refused_attribute_may_say_its_default(side: str, one: Attribute) -> N
     ("side", "name", "value"),
     [
         ("incoming", "pausable", "true"),
-        ("incoming", "tracing-enabled", "false"),
         ("incoming", "health-topic-verification-enabled", "true"),
         ("incoming", "health-readiness-topic-verification", "true"),
         ("incoming", "specific.avro.reader", "true"),
-        ("outgoing", "tracing-enabled", "false"),
         ("outgoing", "merge", "true"),
     ],
 )

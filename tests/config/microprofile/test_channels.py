@@ -94,6 +94,7 @@ def test_what_smallrye_takes_where_we_take_something_else_is_written_out() -> No
         ({"batch": "true", "max.poll.records": "20"}, {"batch_max_records": 20, "max_in_flight": 40}),
         ({"graceful-shutdown": "false"}, {"drain_timeout_s": 0}),
         ({"health-enabled": "off"}, {"health_enabled": False}),
+        ({"tracing-enabled": "false"}, {"tracing_enabled": False}),
         ({"failure-strategy": "ignore"}, {"failure_routes": {"DecodeError": "fail"}}),
         ({"failure-strategy": "fail"}, {"failure_routes": {}}),
         (

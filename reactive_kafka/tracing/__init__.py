@@ -1,0 +1,1 @@
+"""OpenTelemetry spans of handlers' calls and of sends, and their contexts in headers."""

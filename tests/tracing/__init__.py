@@ -1,0 +1,1 @@
+"""Spans, by the SDK's own exporter."""
