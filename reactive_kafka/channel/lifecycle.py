@@ -10,6 +10,7 @@ from reactive_kafka.channel.session import ChannelSession, channel_facts, partit
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
 from reactive_kafka.channel.status import ChannelStatus
 from reactive_kafka.delivery.lanes import Pauses
+from reactive_kafka.delivery.limit import Bucket
 from reactive_kafka.errors import ChannelClosedError, text_of
 from reactive_kafka.observe.events import ChannelPaused, ConsumersIdle, EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, PartitionFacts
@@ -28,7 +29,8 @@ class ChannelLifecycle:
         self.name = spec.settings.name
         self._clock = spec.services.clock
         self._observer = spec.services.observer
-        self._totals = ChannelTotals()
+        rate = self.settings.rate_limit
+        self._totals = ChannelTotals(limit=None if rate is None else Bucket(rate.per_second))
         self.status = ChannelStatus(self.settings, self._clock, self._observer)
         self.session = self._new_session()  # a restart makes another
         self._idle_told = 0

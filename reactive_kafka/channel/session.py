@@ -17,6 +17,7 @@ from reactive_kafka.commit.poison import oldest_started
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.limit import LimitedLanes
 from reactive_kafka.delivery.poison import PoisonGuard
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.observe.events import ConsumersIdle
@@ -60,7 +61,7 @@ class ChannelSession:
         self.signals = signals = ChannelSignals(status, fail, exit, joined, clients.made_progress)
         self.spawn: Spawn = services.tasks.of(signals.task_failed)
         self.arrival = asyncio.Event()  # set when an application that iterates is to look again
-        self.lanes = Lanes(shared=settings.ordering == "unordered", key_of=spec.key_of, pauses=totals.pauses)
+        self.lanes = self._lanes(spec)
         self.hook = self._hook(spec)
         self.failures = Failures(settings, services.connector, clock, observer, self.spawn)
         verdicts = VerdictParts(
@@ -88,6 +89,23 @@ class ChannelSession:
         )  # fmt: skip
         for role in roles(settings, spec.strategy, spec.hooks):
             clients.append(ChannelConsumer(role, shared, signals))
+
+    def _lanes(self, spec: ChannelSpec) -> Lanes:
+        is_shared, totals = self._settings.ordering == "unordered", self._totals
+        if totals.limit is None:
+            return Lanes(shared=is_shared, key_of=spec.key_of, pauses=totals.pauses)
+        return LimitedLanes(
+            totals.limit,
+            spec.services.clock,
+            self._may_start,
+            shared=is_shared,
+            key_of=spec.key_of,
+            pauses=totals.pauses,
+        )
+
+    def _may_start(self) -> None:
+        self.workers.work_is_there()
+        self.arrival.set()
 
     def _hook(self, spec: ChannelSpec) -> DeliveryHook:
         if spec.transactions is not None:
@@ -128,6 +146,7 @@ class ChannelSession:
         async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
             steps.callback(self.arrival.set)
             steps.callback(self.workers.close)
+            steps.callback(self.lanes.close)
             steps.push_async_callback(self.failures.stop)
             await self.clients.close()
 
@@ -178,6 +197,7 @@ def channel_facts(
         channel=settings.name, state=state, reason=status.why_failed(now), on_poison=settings.on_poison,
         failure_strategies=_failure_strategies(settings), poison_limit_s=settings.unprocessed_record_max_age_s,
         has_joined=status.has_joined, paused_by=totals.pauses.reasons,
+        limited_by=str(settings.rate_limit) if session.lanes.holds_back else None,
         broker_error=_broker_error(session),
         partitions=partitions,
         poison=session.guard.facts(now), totals=totals.bounded(one.partition for one in partitions),

@@ -16,6 +16,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.delivery.lanes import Pauses
+from reactive_kafka.delivery.limit import Bucket
 from reactive_kafka.delivery.workers import HandlerTotals, Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.failure.headers import delay_of
 from reactive_kafka.formats import Schemas
@@ -90,6 +91,7 @@ class ChannelTotals:
     resume: dict[TopicPartition, int] = field(default_factory=dict)
     pauses: Pauses = field(default_factory=Pauses)
     handlers: HandlerTotals = field(default_factory=HandlerTotals)
+    limit: Bucket | None = None  # its ``rate_limit``
 
     def totals_of(self, partition: TopicPartition) -> PartitionTotals:
         return self.totals[partition]

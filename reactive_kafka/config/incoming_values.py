@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import Any, Literal
 
 from reactive_kafka.config.json_schema import values as schemas
@@ -23,6 +24,8 @@ _HIGHEST_OFFSET = 2**63 - 1
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _HEADER = re.compile(r"header:\s*\S.*", re.DOTALL)
 _DELAY = re.compile(r".*_([0-9]{1,12})")
+_RATE = re.compile(r"([0-9]{1,10}(?:\.[0-9]{1,9})?) ?/ ?([smh])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
 RETRY_DELAYS_MS = (10_000, 20_000, 50_000)
 """The delays of the default retry topics. Source: SmallRye, ``delayed-retry-topic.topics``."""
 
@@ -71,6 +74,30 @@ def ranges_of(assign: Iterable[Assigned]) -> dict[TopicPartition, Ranges]:
         if isinstance(one, AssignedPartition) and isinstance(one.start, int) and one.until is not None:
             pairs.setdefault(one.partition, []).append((one.start, one.until))
     return {partition: Ranges.of(its) for partition, its in pairs.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """So many records in each ``s``, ``m`` or ``h``."""
+
+    records: Decimal
+    unit: Literal["s", "m", "h"]
+
+    @property
+    def per_second(self) -> float:
+        """Records a second; above 0."""
+        return float(self.records / _SECONDS[self.unit])
+
+    def __str__(self) -> str:
+        """As users write it."""
+        return f"{self.records.normalize():f}/{self.unit}"
+
+
+def _read_rate(raw: Any) -> RateLimit | None:
+    match = _RATE.fullmatch(raw.strip()) if isinstance(raw, str) else None
+    if match is None or not Decimal(match[1]):
+        return None
+    return RateLimit(Decimal(match[1]), match[2])  # type: ignore[arg-type]  # what it matches
 
 
 def _read_assign(raw: Any) -> tuple[Assigned, ...]:
@@ -221,3 +248,10 @@ EXCEPTIONS = Kind(
     json=schemas.EXCEPTIONS,
 )
 SHARE = Kind("a number from 0 to 1", _read_share, native=(int, float), json=schemas.SHARE)
+RATE = Kind(
+    'a number of records, above 0, in a second, a minute or an hour: "100/s", "30/m", "0.5/s", "1/h"',
+    _read_rate,
+    str,
+    (str,),
+    json=schemas.RATE,
+)

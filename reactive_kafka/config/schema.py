@@ -14,9 +14,11 @@ from reactive_kafka.config.incoming_values import (
     ASSIGN,
     ORDERING_KEY,
     PATTERN,
+    RATE,
     Assigned,
     AssignedPartition,
     AssignedTopic,
+    RateLimit,
     ranges_of,
 )
 from reactive_kafka.config.tables import (
@@ -184,6 +186,12 @@ class IncomingSettings:
     key: str | None = setting(ORDERING_KEY, None, 'What `ordering = "key"` goes by; default: the record\'s key.')
     ack: AckMode = setting(choice(*get_args(AckMode)), "post", "When a record is acked; a decorator may override it.")
     concurrency: int = setting(COUNT, 1, "Handlers of the channel that run at once.")
+    rate_limit: RateLimit | None = setting(
+        RATE,
+        None,
+        "Most records that a channel starts in each process, after a burst of one second's worth (at least one); the "
+        "others wait in their order.",
+    )
     consumers: int = setting(COUNT, 1, "Members of the group in this process, each with a connection.")
     batch_max_records: int = setting(COUNT, 500, "Most records in the batch of a `Batch` handler.")
     batch_max_wait_s: float = setting(TIME, "1s", "How long a batch waits to fill.")

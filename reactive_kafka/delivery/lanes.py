@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from math import inf
 from typing import Any
 
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -58,6 +59,8 @@ class Pauses:
 
 class Lanes:
     """The lanes of a channel and the order in which they are worked."""
+
+    is_limited = False  # of what is taken only one record may be started: see ``rate_limit``
 
     def __init__(self, *, shared: bool, key_of: KeyOf | None = None, pauses: Pauses | None = None) -> None:
         self.shared = shared  # several workers may take from one lane at once (``ordering = "unordered"``)
@@ -128,6 +131,22 @@ class Lanes:
     def has_work(self) -> bool:
         """Whether a lane stands in the queue (its work may have been taken meanwhile)."""
         return bool(self._ready)
+
+    @property
+    def whole_at(self) -> float:
+        """When what starts as a whole may do so, by the monotonic clock."""
+        return -inf
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether lanes with work wait only for ``rate_limit``."""
+        return False
+
+    def started(self, records: int) -> None:
+        """So many records were taken, and start now."""
+
+    def close(self) -> None:
+        """Nothing is taken any more."""
 
     def batch_due(self, max_records: int, max_wait_s: float) -> float | None:
         """When a batch may be taken, by the clock that arrivals were told in: at once if enough records wait.

@@ -45,7 +45,7 @@ class Dispatcher(RetryingPool):
                 self.work_is_there()
             self._hold(worker, (lane,))
             try:
-                now = await self._run(worker, lane, stretch_end)
+                now = await self._run(worker, lane, -inf if self._lanes.is_limited else stretch_end)
             finally:
                 goes_on = self._turn_away(worker)
             if not goes_on:
@@ -55,7 +55,7 @@ class Dispatcher(RetryingPool):
                 stretch_end = self._clock.monotonic() + STRETCH_S
 
     async def _run(self, worker: Worker, lane: Part, stretch_end: float) -> float:
-        """Run handlers on a lane's records until it is empty or the stretch is over; the time at the end."""
+        """Run handlers on a lane's records, one at least, until it is empty or the stretch is over; the time then."""
         # The loop is written three times, for each kind of lane: what the three have in common would cost a call per
         # record, a tenth of what a record costs. While a handler waits the lane may be suspended, so each goes on with
         # the piece that it reads only while that is the lane's own (see Lane.cut).

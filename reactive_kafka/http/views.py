@@ -144,6 +144,8 @@ def _incoming_html(channel: ChannelFacts) -> str:
     poison = [(one.partition, one.offset, _s(one.age_s), one.waiting, channel.on_poison) for one in channel.poison]
     totals = ", ".join(f"{_TOTALS.get(name, name)} {count}" for name, count in _totals(channel).items())
     notes = [*(f"paused: {reason}" for reason in channel.paused_by), *channel.warnings]
+    if channel.limited_by is not None:
+        notes.append(f"records wait for rate_limit = {channel.limited_by}")
     return (
         f"<h2>{_text(channel.channel)}: {channel.state}</h2>"
         + (f"<ul>{''.join(f'<li>{_text(note)}</li>' for note in notes)}</ul>" if notes else "")

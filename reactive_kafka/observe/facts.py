@@ -120,6 +120,7 @@ class ChannelFacts:
     not_ready: tuple[str, ...] = ()  # further reasons (an unknown position, a failed commit)
     failure_strategies: tuple[str, ...] = ()  # those named in the settings: nacks are counted by them
     paused_by: tuple[str, ...] = ()  # the application's reasons for a pause of the whole channel
+    limited_by: str | None = None  # its rate limit ("100/s"), while records wait for that alone
     duplicates_dropped: int = 0  # records that the checkpoint store already had
     replays_avoided: int = 0  # records not delivered again, because their acks had been kept
     metadata_dropped: int = 0  # positions committed without metadata, because the broker rejected it

@@ -11,6 +11,7 @@ from reactive_kafka.config.incoming_values import (
     ASSIGN,
     ORDERING_KEY,
     PATTERN,
+    RATE,
     RETRY_TOPICS,
     Assigned,
     AssignedPartition,
@@ -46,6 +47,28 @@ def test_partitions_show_in_errors_as_they_are_written_though_a_time_looks_like_
     spelled = ASSIGN.show((assigned[0],))
     line = only_problem(incoming(assign=spelled, topic="other"))
     assert f"assign = {[*spelled]!r}"[:70] in line
+
+
+@pytest.mark.parametrize(
+    ("written", "per_second", "shown"),
+    [
+        ("100/s", 100.0, "100/s"),
+        (" 0.50 / s ", 0.5, "0.5/s"),
+        ("30/m", 0.5, "30/m"),
+        ("1/h", 1 / 3600, "1/h"),
+        ("1000000/s", 1e6, "1000000/s"),
+    ],
+)
+def test_a_rate_is_so_many_records_in_a_second_a_minute_or_an_hour(written: str, per_second: float, shown: str) -> None:
+    rate = RATE.parse(written)
+    assert (rate.per_second, RATE.show(rate), RATE.parse(shown)) == (per_second, shown, rate)
+    assert loaded(incoming(rate_limit=written)).incoming["orders"].rate_limit == rate
+
+
+@pytest.mark.parametrize("written", ["0/s", "0.0/m", "-1/s", "100", 100, "100/d", "/s", "1e3/s", "1/2s", True, ""])
+def test_what_is_no_rate_is_refused_with_what_is_one(written: object) -> None:
+    assert "rate_limit" in only_problem(incoming(rate_limit=written))
+    assert "above 0" in only_problem(incoming(rate_limit=written))
 
 
 def test_the_contracts_forms_of_assign_say_where_reading_begins() -> None:

@@ -27,7 +27,7 @@ CHUNK = 25
 MOST_SHOWN = 5
 KINDS = (
     "single", "batch", "manual", "iterate", "spark",
-    "checkpoint", "states", "transactions", "strings", "keep", "control", "graceful", "latest", "odd",
+    "checkpoint", "states", "transactions", "strings", "keep", "control", "graceful", "latest", "limit", "odd",
     "outage", "pause", "retention", "cooperative", "middleware",
 )  # fmt: skip
 WORLDS = {"chain": (run_chain, OF_CHAINS), "ends": (run_ends, OF_ENDS)}

@@ -56,6 +56,7 @@ class Promise:
         strings: The strategy that says which string goes with a position; None: none is supplied.
         keeps: What was acked above the position is not delivered again either.
         concurrency: So many handlers of an application run at once; 0: nobody counts them.
+        rate: So many records of it start in a second, after a burst of as many; 0: nobody counts them.
         jobs: So many Spark jobs of it; 0: nobody counts them.
         window: So many records one of its clients has fetched and not settled; 0: nobody counts them.
         reads_ahead: Records of one key may wait beyond that, in search of others.
@@ -84,6 +85,7 @@ class Promise:
     strings: Literal["current", "exact"] | None = None
     keeps: bool = False
     concurrency: int = 0
+    rate: float = 0.0
     jobs: int = 0
     window: int = 0
     reads_ahead: bool = False

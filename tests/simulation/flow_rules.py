@@ -42,6 +42,31 @@ def _concurrency(history: History) -> Iterator[Violation]:
             _leave_behind(running, event)
 
 
+def _rates(history: History) -> Iterator[Violation]:
+    """I25: no more records start in any time than ``rate_limit`` and its burst allow.
+
+    Another attempt in place is no start. What starts as a whole may be more than the burst; it begins with none left
+    over from before.
+    """
+    rate = history.promise.rate
+    if not rate:
+        return
+    over: dict[str, tuple[float, float]] = {}  # application -> how many have come too early for the rate, and when
+    sizes: dict[tuple[str, int], int] = defaultdict(int)  # of the calls
+    starts = [(index, event) for index, event in history.of("begin") if event.attempt == 1]
+    for _, event in starts:
+        sizes[event.who, event.call] += 1
+    for index, event in starts:
+        size = sizes.pop((event.who, event.call), 0)  # of a batch with its first record
+        if not size:
+            continue
+        early, since = over.get(event.who, (0.0, event.at))
+        early = max(0.0, early - (event.at - since) * rate) + size
+        over[event.who] = early, event.at
+        if early > max(1.0, rate, size) + 0.01:
+            yield Violation("I25", f"{event.who} starts {early:g} records at once at {rate:g} a second", index)
+
+
 def _leave_behind(running: dict[str, dict[int, set[Place]]], event: Event) -> None:
     if event.kind == "assigned" and event.note == "back":
         return
@@ -217,4 +242,4 @@ def _contexts(history: History) -> Iterator[Violation]:
             yield Violation("I23", text, index)
 
 
-FLOW_RULES: list[Rule] = [_concurrency, _jobs, _windows, _pauses, _contexts]
+FLOW_RULES: list[Rule] = [_concurrency, _rates, _jobs, _windows, _pauses, _contexts]

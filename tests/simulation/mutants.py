@@ -66,7 +66,7 @@ OFFSETS, WINDOW, ENGINE, COMMITTER = (
     "partitions/committer.py",
 )
 STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "delivery/lanes.py"
-LANE = "delivery/lane.py"
+LANE, LIMIT = "delivery/lane.py", "delivery/limit.py"
 DISPATCH, NACKS = "delivery/records.py", "verdicts/nack.py"
 PARTITION, TABLE, OWNED = "partitions/partition.py", "partitions/table.py", "partitions/owned.py"
 ASSIGNMENT, LOCATE, FETCHER = "partitions/assignment.py", "partitions/locate.py", "partitions/fetcher.py"
@@ -111,6 +111,11 @@ MUTANTS = (
     Mutant("settled records are let go with the run before them", WINDOW, "        if behind > 0:\n",
            "        if behind >= 0:\n            behind += 1\n"),
     Mutant("records not acked count as acked", OFFSETS, "acked = self.settled - self.failed", "acked = self.settled"),
+    # how fast they may start
+    Mutant("what has started counts for nothing", LIMIT, "* self._per_second) + records", "* self._per_second)"),
+    Mutant("a batch does not wait for those before it", LIMIT, "return self._since + self._missing / self._per_second",
+           "return self.ready_at"),
+    Mutant("nobody is woken when records may start", LIMIT, "        self._timer = None\n        self._wake()", "        self._timer = None"),
     # when it is sent, and what an answer means
     Mutant("two requests in flight", ENGINE, "        if self._in_flight is not None:\n            return None\n", ""),
     Mutant("done before the commit succeeded", ENGINE, "self._in_flight = CommitRequest(self.table.generation,",

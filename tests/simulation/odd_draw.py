@@ -1,4 +1,4 @@
-"""Which seeds are graceful, begin at the latest, and have handlers, callers and hooks that behave oddly.
+"""Which seeds are graceful, begin at the latest, have a rate limit, and handlers, callers and hooks that behave oddly.
 
 All of it with dice of its own, so that the other seeds stay what they were.
 """
@@ -29,6 +29,8 @@ BY_HAND = frozenset({"nack-waits", "ack-waits", "ack-cancelled", "hook-acks"})
 GRACEFUL = ("rebalance", "join", "leave", "more-partitions", "pause", "pause-some", "say", "commit-now")
 GRACEFUL_SHARE, LATEST_SHARE, ODD_SHARE, HOOKS_SHARE, PAUSE_SHARE, OUTAGE_SHARE = 0.2, 0.15, 0.3, 0.15, 0.1, 0.05
 LOST_SHARE = 0.05
+LIMIT_SHARE = 0.1
+RATES = {"10/s": 10.0, "30/s": 30.0, "1200/m": 20.0, "1000000/s": 1e6}  # as written -> records a second
 HEADERS: tuple[tuple[tuple[str, bytes | None], ...], ...] = (
     (("trace", b"1"),),
     (("tag", b"a"), ("tag", b"b"), ("none", None), ("empty", b"")),
@@ -59,7 +61,7 @@ def with_odd(scenario: Scenario) -> Scenario:
     if lost < LOST_SHARE and not scenario.graceful:
         faults = tuple(_some(scenario, dice, ("retention-all",), 2))
         scenario = replace(scenario, faults=(*scenario.faults, *faults))
-    return _with_headers(scenario)
+    return _with_headers(_with_limit(scenario))
 
 
 def _some(scenario: Scenario, dice: random.Random, kinds: tuple[str, ...], count: int) -> Iterator[Fault]:
@@ -72,6 +74,13 @@ def _with_headers(scenario: Scenario) -> Scenario:
     dice = random.Random(f"{scenario.seed}/headers")
     loads = tuple(replace(load, headers=dice.choice(((), *HEADERS))) for load in scenario.loads)
     return replace(scenario, loads=loads)
+
+
+def _with_limit(scenario: Scenario) -> Scenario:
+    dice = random.Random(f"{scenario.seed}/limit")
+    if dice.random() >= LIMIT_SHARE:
+        return scenario
+    return replace(scenario, settings={**scenario.settings, "rate_limit": dice.choice(list(RATES))})
 
 
 # -- where nothing goes wrong

@@ -120,6 +120,7 @@ class Scenario:
             "odd": bool(self.hooks) or any(load.odd for load in self.loads),
             "outage": any(fault.kind == "broker-down" and fault.lasts_s >= OUTAGE_S for fault in self.faults),
             "pause": any(fault.kind.startswith("pause") for fault in self.faults),
+            "limit": "rate_limit" in self.settings,
             "retention": any(fault.kind.startswith("retention") for fault in self.faults),
         }  # fmt: skip
         return frozenset({self.mode, *(name for name, is_on in flags.items() if is_on)})

@@ -14,11 +14,17 @@ OTHER: Partition = ("orders", 1)
 ONE = Promise(concurrency=1, ordering="unordered")
 TWO_BY_KEY = Promise(ordering="key", window=1, reads_ahead=True)
 WINDOW = Promise(window=2)
+TWO_A_SECOND = Promise(rate=2.0, ordering="unordered")
+BATCH = [begin(number, call=5) for number in range(3)]
 BOTH = {TP: LOG[TP], OTHER: {number: Stored(f"o{number}", None) for number in range(3)}}
 
 
 def on(partition: Partition, *events: Event) -> list[Event]:
     return [event._replace(tp=partition) for event in events]
+
+
+def at(time: float, *events: Event) -> list[Event]:
+    return [event._replace(at=time) for event in events]
 
 
 def fetched(first: int, until: int, client: int = 0) -> Event:
@@ -50,6 +56,16 @@ POISON = Event(0.0, "poison", "A1", TP, 0)
 
 GOOD: dict[str, Case] = {
     "one handler after the other": case(assigned(), handled(0, 1, 2), commit(3), promise=ONE),
+    "as many as a second's start at once, the others as fast as the rate": case(
+        assigned(), *at(10.0, *handled(0, 1)), *at(10.5, *handled(2)), commit(3), promise=TWO_A_SECOND,
+    ),
+    "a batch is larger than a second's worth": case(
+        assigned(), *at(10.0, *BATCH), *[end(number, call=5) for number in range(3)], commit(3), promise=TWO_A_SECOND,
+    ),
+    "another attempt is no start": case(
+        assigned(), *at(10.0, begin(0), end(0, "raised"), begin(0, call=9, attempt=2), end(0, call=9), *handled(1)),
+        *at(10.5, *handled(2)), commit(3), promise=TWO_A_SECOND,
+    ),
     "a batch is one handler": case(
         assigned(), begin(0, call=5), begin(1, call=5), end(0, call=5), end(1, call=5), handled(2), commit(3),
         promise=ONE,
@@ -101,7 +117,7 @@ GOOD: dict[str, Case] = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_history_breaks_nothing(name: str) -> None:
-    assert not {"I15", "I16", "I18", "I23", "S8"} & broken(GOOD[name])
+    assert not {"I15", "I16", "I18", "I23", "I25", "S8"} & broken(GOOD[name])
 
 
 BAD: dict[str, tuple[str, Case]] = {
@@ -119,6 +135,17 @@ BAD: dict[str, tuple[str, Case]] = {
     ),
     "a poison record's handler that nobody cancels counts on": (
         "I15", two(begin(0), POISON, OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE),
+    ),
+    "one record more than a second's worth": (
+        "I25", case(assigned(), *at(10.0, *handled(0, 1, 2)), commit(3), promise=TWO_A_SECOND),
+    ),
+    "one that comes before its time": (
+        "I25", case(assigned(), *at(10.0, *handled(0, 1)), *at(10.4, *handled(2)), commit(3), promise=TWO_A_SECOND),
+    ),
+    "one that comes too soon behind a large batch": (
+        "I25", case(
+            assigned(), *at(10.0, *BATCH), *at(10.4, begin(0, call=9)), commit(3), promise=TWO_A_SECOND,
+        ),
     ),
     "two jobs run where one may": (
         "S8", case(assigned(), run(1), run(2, 1), handled(0, 1, 2), commit(3), promise=Promise(jobs=1)),

@@ -18,6 +18,7 @@ from tests.simulation.disturb import Disturbances
 from tests.simulation.fake_store import Database
 from tests.simulation.history import Event, Kind, Partition
 from tests.simulation.member import Member, encode
+from tests.simulation.odd_draw import RATES
 from tests.simulation.offset_rules import done_since_seeks
 from tests.simulation.scenario import (
     ANSWER_TIMEOUT_S,
@@ -463,6 +464,7 @@ def promise(scenario: Scenario) -> Promise:
         strings=_strings(settings) if scenario.strings else None,
         keeps="keep_out_of_order_acks" in settings,
         concurrency=0 if mode in ("iterate", "spark") else settings["concurrency"],
+        rate=RATES[settings["rate_limit"]] if "rate_limit" in settings else 0.0,
         jobs=settings.get("spark", {}).get("max_concurrent_jobs", 0),
         window=_window(scenario),
         reads_ahead=settings.get("ordering") == "key",

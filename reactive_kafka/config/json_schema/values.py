@@ -76,6 +76,7 @@ _REGISTRY = r"https?://(\[[0-9a-fA-F:.]+\]|[^\x00-,/:-@\[-^`{-\x7f]+)(:[0-9]{1,5
 REGISTRIES = either(text(r"\s*memory://\s*"), {"const": ["memory://"]}, items(_REGISTRY))
 TOKEN = text("[!-~]+")
 EXCEPTIONS = items(DOTTED, listed=rf"\s*{DOTTED}\s*")
+RATE = text(r"\s*(0{0,9}[1-9][0-9]{0,9}(\.[0-9]{1,9})?|0{1,10}\.0{0,8}[1-9][0-9]{0,8}) ?/ ?[smh]\s*")
 SHARE = {"type": "number", "minimum": 0, "maximum": 1}
 NAMES = items(r"[^\s,][^,]*", listed=r"[\s\S]*\S[\s\S]*")
 _ASSIGNED = r"[a-zA-Z0-9._-]{1,249}:(\*|[0-9]{1,10}(:(-1|[0-9]{1,19}(\.\.[0-9]{1,19})?)|@[^,]+)?)"

@@ -68,11 +68,13 @@ class BatchQueue:
     def due(self) -> float:
         """When a batch may be taken (monotonic); infinite if there is nothing to take."""
         limits = replace(self._limits, max_wait_s=0.0) if self._lanes.is_at_end else self._limits
-        return batch_due(self._free_lanes(), limits, self._weight)
+        return max(batch_due(self._free_lanes(), limits, self._weight), self._lanes.whole_at)
 
     def take(self) -> list[RecordRun]:
         """Take the next batch."""
-        return take_batch(self._free_lanes(), self._limits, weigh)
+        runs = take_batch(self._free_lanes(), self._limits, weigh)
+        self._lanes.started(sum(len(part.records) for run in runs for part in run.slices))
+        return runs
 
     def forget_weights(self) -> None:
         """Lanes were suspended: those that are retained are weighed again."""
