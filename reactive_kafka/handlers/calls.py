@@ -15,6 +15,7 @@ from typing import Any
 from anyio import CapacityLimiter, to_thread
 
 from reactive_kafka.config.schema import Settings
+from reactive_kafka.handlers.jobs import JobSpec, misfit
 from reactive_kafka.handlers.parameters import positional_of
 from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.signature import name_and_place
@@ -59,17 +60,19 @@ def as_async(function: Callable[..., Any], limiter: CapacityLimiter | None = Non
 
 @dataclass(slots=True)
 class HookSet:
-    """The hooks that an application was decorated with; those of partitions by channel."""
+    """The hooks and jobs that an application was decorated with; hooks of partitions by channel."""
 
     start: list[Hook] = field(default_factory=list)
     before_stop: list[Hook] = field(default_factory=list)
     assigned: dict[str, list[Hook]] = field(default_factory=dict)
     revoked: dict[str, list[Hook]] = field(default_factory=dict)
+    jobs: list[JobSpec] = field(default_factory=list)
 
     def take(self, other: HookSet) -> None:
         """Have the hooks of another one, too, behind its own."""
         self.start += other.start
         self.before_stop += other.before_stop
+        self.jobs += other.jobs
         for mine, theirs in ((self.assigned, other.assigned), (self.revoked, other.revoked)):
             for channel, hooks in theirs.items():
                 mine.setdefault(channel, []).extend(hooks)
@@ -86,6 +89,7 @@ class HookSet:
                     problems.append(_misfit(who, hook, "the partitions", *lost))
                     if channel not in settings.incoming:
                         problems.append(unknown(f"{who} of {name_and_place(hook)}", "incoming", channel, settings))
+        problems += [misfit(job, settings) for job in self.jobs]
         return [problem for problem in problems if problem is not None]
 
     def of(self, channel: str) -> Hooks:

@@ -31,11 +31,12 @@ from reactive_kafka.outgoing.channel import OutgoingChannel, producer_properties
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.transactions import TransactionalProducers
 from reactive_kafka.runtime.handlers import handler_workers
+from reactive_kafka.runtime.jobs import Jobs
 from reactive_kafka.runtime.sources import Sources
 from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.runtime.tracing import RunTracing
 from reactive_kafka.spark.batches.function import SparkFunction
-from reactive_kafka.tasks import Fails, HomeLoop, outcome_of, told_of
+from reactive_kafka.tasks import Fails, HomeLoop, each, outcome_of, told_of
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.channel.runner import SparkRunner
@@ -51,10 +52,11 @@ class RunChannels:
     A strategy or a store of a channel that cannot be made is a ConfigError.
     """
 
-    def __init__(self, spec: RunSpec, services: RunServices, dependencies: Dependencies) -> None:
+    def __init__(self, spec: RunSpec, services: RunServices, dependencies: Dependencies, fails: Fails) -> None:
         self._spec = spec
         self._dependencies = dependencies
         self._services = services
+        self._fails = fails  # told where a task of the application, and of no channel, fails
         self._context = copy_context()
         self._runners: dict[str, SparkRunner] = {}
         incoming = spec.app.incoming
@@ -82,6 +84,7 @@ class RunChannels:
             if one.handler is not None:
                 make = self._workers(one, one.handler, awaits_commits=True)  # each is settled by itself
                 MemoryChannel(one.settings, self._memory[name], services, make)  # kept by its target
+        self._jobs = Jobs(spec.hooks.jobs, services, self._context, fails)
         self.incoming = {name: self._incoming(one) for name, one in incoming.items()}
         self._sources = Sources(spec.app.sources, self.outgoing.__getitem__, dependencies, services.tasks)
         self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}  # what users hold of them
@@ -147,7 +150,7 @@ class RunChannels:
                 settings=settings,
                 strategy=strategy,
                 services=self._services,
-                hooks=self._spec.hooks.of(settings.name),
+                hooks=self._jobs.with_hooks(settings, self._spec.hooks.of(settings.name)),
                 make_workers=make,
                 checkpoint=self._checkpoint(settings),
                 transactions=None if spec.transactional_id is None else self._producers[spec.transactional_id],
@@ -202,21 +205,23 @@ class RunChannels:
         fetch = partial(records_of, services.connector, settings, observer=services.observer)
         return lambda signals, setup: SparkDispatcher(setup, runner, signals, services.observer, fetch)
 
-    async def start(self, spark_fails: Fails) -> None:
+    async def start(self) -> None:
         """Start Spark, and the channels that have a handler; the others start when they are iterated over."""
         if self._spark is not None:
-            await self._spark.start(spark_fails)
+            await self._spark.start(self._fails)
         for channel in self.outgoing.values():
             channel.start()
         for name, spec in self._spec.app.incoming.items():
             if spec.has_handler:
                 self.incoming[name].start()
         self._sources.start()
+        self._jobs.start()
 
     async def drain(self, deadlines: Mapping[str, float]) -> None:
         """Call no handler any more, and wait for those that run, until each channel's deadline (monotonic)."""
         await self._sources.stop()
-        await self._each("draining", {name: one.quiesce(deadlines[name]) for name, one in self.incoming.items()})
+        quiet = self._each("draining", {name: one.quiesce(deadlines[name]) for name, one in self.incoming.items()})
+        await each(self._jobs.drain(deadlines), quiet)
         # Handlers of memory channels go on until now, or the records that led there would wait in vain for their acks.
         await self._each("draining", {name: one.drain(deadlines[name]) for name, one in self._memory.items()})
 
@@ -248,13 +253,14 @@ class RunChannels:
         self._services.observer.on(EndFailed(channel=channel, doing=doing, reason=told_of(error), error=error))
 
     def drain_timeouts(self) -> dict[str, float]:
-        """channel -> how long a stop waits for its handlers; of a memory channel as long as for any other.
+        """channel -> how long a stop waits for its handlers and jobs; of a memory channel as long as for any other.
 
         Also of channels that are never iterated over: they cannot start any more.
         """
         own = {name: one.settings.drain_timeout_s for name, one in self.incoming.items()}
         memory = {name: one.settings.drain_timeout_s for name, one in self._spec.app.memory.items()}
-        return own | (dict.fromkeys(memory, max(own.values())) if own else memory)
+        own |= dict.fromkeys(memory, max(own.values())) if own else memory
+        return own | self._jobs.drain_timeouts(own)
 
     def facts(self) -> tuple[ChannelFacts, ...]:
         """What is known about the incoming channels that have started."""

@@ -163,13 +163,15 @@ class Run:
                     tasks=tasks,
                     exit=self._handler_exits,
                 )
-                self.channels = RunChannels(self._spec, services, self._dependencies)  # they do nothing yet
+                self.channels = RunChannels(
+                    self._spec, services, self._dependencies, self._failed
+                )  # they do nothing yet
 
             await run_start_hooks(self._spec.hooks.start, self._context, then=make)
             assert self.channels is not None  # noqa: S101  # made with the last hook
             tasks.start(self.lag.measure, "loop lag", self._failed)
             await self._dependencies.open(self._failed, tasks.is_ending)
-            await self.channels.start(self._failed)
+            await self.channels.start()
             self._change("started")
             started.set_result(None)
             if self._end_of_run is not None:

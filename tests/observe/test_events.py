@@ -17,6 +17,7 @@ from reactive_kafka.observe.events import (
     base,
     channel,
     commits,
+    jobs,
     records,
 )
 from reactive_kafka.records import TopicPartition
@@ -61,7 +62,7 @@ def test_a_broken_observer_disturbs_neither_the_others_nor_the_application(capsy
 
 
 def test_every_event_is_imported_from_one_place() -> None:
-    assert events_of(base, channel, commits, records) == EVENTS
+    assert events_of(base, channel, commits, jobs, records) == EVENTS
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)

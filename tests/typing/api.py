@@ -198,6 +198,14 @@ def hourly(df: Any, batch: SparkBatch) -> None:
     batch.with_range_id(df).write.save()
 
 
+@app.every("1m", on="orders:0")
+def clean_up() -> None: ...
+
+
+@app.cron("0 3 * * *", tz="Europe/Berlin")
+async def report() -> None: ...
+
+
 @app.on_start
 async def connect() -> None: ...
 

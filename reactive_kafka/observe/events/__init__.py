@@ -7,4 +7,5 @@ anything that a record or a broker brought: an observer that shows them makes th
 from reactive_kafka.observe.events.base import *  # noqa: F403
 from reactive_kafka.observe.events.channel import *  # noqa: F403
 from reactive_kafka.observe.events.commits import *  # noqa: F403
+from reactive_kafka.observe.events.jobs import *  # noqa: F403
 from reactive_kafka.observe.events.records import *  # noqa: F403
