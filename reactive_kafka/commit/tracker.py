@@ -47,6 +47,7 @@ class OffsetTracker(RecordWindow):
         """End the assignment: nothing is tracked any more, and every later verdict is refused."""
         if self.base == CLOSED_BASE:
             return
+        self.compact()
         self.settled_before = self.settled
         self.run_first = self.run_at = -1
         # Every verdict compares its arrival number with the base anyway. So a late one is refused on the same path as
@@ -110,8 +111,7 @@ class OffsetTracker(RecordWindow):
     @property
     def safe(self) -> int:
         """The highest position with no unsettled record before it, planned ranges or not."""
-        self.catch_up()
-        self._compact()
+        self.compact()
         return self.offset_of(self.base) if self.flags else self.position
 
     @property

@@ -5,9 +5,10 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from reactive_kafka.errors import DeliveryOrderError
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import RawRecord, TopicPartition
 
 OPEN, SETTLED, NACKED = 0, 1, 2
 """One byte a record: no verdict; done; nacked, and its failure strategy not carried out (yet)."""
@@ -16,6 +17,19 @@ NOT_STARTED = -1.0
 _NOT_STARTED = array("d", [NOT_STARTED])
 CLOSED_BASE = 1 << 62
 """Higher than any arrival number, so that every late verdict falls before the window."""
+
+
+class Passed(Protocol):
+    """Is told of records as they come, and as they leave the window."""
+
+    def came(self, first: int, records: Sequence[RawRecord]) -> None:
+        """Records were delivered, the first with arrival number *first*."""
+
+    def passed(self, first: int, started: Sequence[float], count: int) -> None:
+        """The first *count* records of the window are settled; *first* is the number of the first by arrival.
+
+        *started* are the moments at which handlers got them.
+        """
 
 
 class RecordWindow:
@@ -32,8 +46,8 @@ class RecordWindow:
     """
 
     __slots__ = (
-        "base", "failed", "flags", "in_order", "partition", "passed", "position", "run_at", "run_first", "run_since",
-        "runs", "settled_before", "started",
+        "ages", "base", "failed", "flags", "in_order", "partition", "passed", "position", "run_at", "run_begun",
+        "run_first", "run_since", "runs", "settled_before", "started",
     )  # fmt: skip
 
     def __init__(self, partition: TopicPartition, position: int) -> None:
@@ -48,6 +62,8 @@ class RecordWindow:
         self.run_first = -1
         self.run_at = -1
         self.run_since = NOT_STARTED
+        self.run_begun = NOT_STARTED
+        self.ages: Passed | None = None
         self.runs: list[tuple[int, int]] = []  # (arrival number, offset): offsets go on by one until the next run
         self.passed = -1  # offset of the last record before the first run
 
@@ -61,8 +77,7 @@ class RecordWindow:
             offsets: Ascending; a ``range`` where there are no gaps, which costs the same for any length.
             next_offset: The position after them, past markers that follow.
         """
-        self.catch_up()
-        self._compact()
+        self.compact()
         first, count = self.base + len(self.flags), len(offsets)
         if offsets:
             if offsets[0] < self.position:
@@ -122,16 +137,18 @@ class RecordWindow:
             if index >= self.base:
                 self.started[index - self.base] = now
 
-    def begin_run(self, first: int) -> None:
-        """A worker goes on from record *first*, one after the other; ``run_at`` and ``run_since`` are its own."""
+    def begin_run(self, first: int, now: float = NOT_STARTED) -> None:
+        """A worker goes on from record *first* now, one after the other; ``run_at`` and ``run_since`` are its own."""
         self.run_first = first
         self.run_at = -1
+        self.run_begun = now
 
     def end_run(self, until: int, since: float = NOT_STARTED) -> None:
         """The run is over, and what lies before *until* in it is done; *since* then a handler has *until* itself."""
         first, self.run_first, self.run_at = self.run_first, -1, -1
         if first < 0:
             return
+        _begun(self, first, until)
         self._settle_window(first, until)
         if since != NOT_STARTED:
             self.start_range(until, 1, since)
@@ -142,6 +159,7 @@ class RecordWindow:
         if at < 0:
             return
         if at > self.run_first:
+            _begun(self, self.run_first, at)
             self._settle_window(self.run_first, at)
             self.run_first = at
         if at >= self.base:
@@ -213,12 +231,15 @@ class RecordWindow:
         arrival, offset = runs[0] if len(runs) == 1 else runs[bisect_right(runs, (index, CLOSED_BASE)) - 1]
         return offset + index - arrival
 
-    def _compact(self) -> None:
+    def compact(self) -> None:
         """Let go of the settled records before the first unsettled one. Amortised: each is let go once."""
+        self.catch_up()
         flags = self.flags
         if not flags or flags[0] != SETTLED:
             return
         done = len(flags) - len(flags.lstrip(b"\x01"))
+        if self.ages is not None:
+            self.ages.passed(self.base, self.started, done)
         del flags[:done]
         del self.started[:done]
         self.base += done
@@ -227,3 +248,9 @@ class RecordWindow:
         if behind > 0:
             self.passed = self.offset_of(self.runs[behind][0] - 1)
             del self.runs[:behind]
+
+
+def _begun(window: RecordWindow, first: int, until: int) -> None:
+    """All records of a run began at about the same time: a worker makes none longer than its stretch."""
+    if window.run_begun != NOT_STARTED and until > first:
+        window.start_range(first, until - first, window.run_begun)

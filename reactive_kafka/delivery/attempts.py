@@ -190,7 +190,7 @@ class BatchDispatcher(RetryingPool):
         while not self._goes_on_in_another(worker):
             due = self._lanes.batch_due(self._settings.batch_max_records, self._settings.batch_max_wait_s)
             if due is None or (wait := due - self._clock.monotonic()) > 0:
-                if not await self._places.rest(worker, None if due is None else wait):
+                if not await self._rest(worker, None if due is None else wait):
                     return
                 continue
             slices = self._lanes.take_batch(self._settings.batch_max_records)
@@ -202,7 +202,7 @@ class BatchDispatcher(RetryingPool):
             if not goes_on:
                 return
             self.work_is_there()
-            await self._isolation.let_others_run(worker)
+            await self._let_others_run(worker)
 
     async def _run_batch(self, worker: Worker, slices: list[Slice]) -> None:
         now = self._clock.monotonic()

@@ -103,9 +103,24 @@ class WorkerPool(Workers):
 
     def _release(self, worker: Worker) -> None:
         lanes, worker.lanes = worker.lanes, ()
+        worker.left = lanes
         for lane in lanes:
             self._lanes.release(lane)
             self._channel.progress(lane.partition_lane)
+
+    async def _rest(self, worker: Worker, most_s: float | None = None) -> bool:
+        """Wait for work; False: the worker ends. What it has settled last is timed first, as after each stretch."""
+        self._look(worker)
+        return await self._places.rest(worker, most_s)
+
+    async def _let_others_run(self, worker: Worker) -> None:
+        self._look(worker)
+        await self._isolation.let_others_run(worker)
+
+    def _look(self, worker: Worker) -> None:
+        for lane in worker.left:
+            lane.tracker.compact()
+        worker.left = ()
 
     async def _wait_for_attempt(self, worker: Worker, messages: Sequence[Delivery], after_s: float) -> bool:
         """Wait for the next attempt; False if the channel stops, or the partition goes: they are given back then."""

@@ -37,7 +37,7 @@ class Dispatcher(RetryingPool):
             self._is_waking = False
             lane = self._lanes.take()
             if lane is None:
-                if not await self._places.rest(worker):
+                if not await self._rest(worker):
                     return
                 stretch_end = self._clock.monotonic() + STRETCH_S
                 continue
@@ -51,7 +51,7 @@ class Dispatcher(RetryingPool):
             if not goes_on:
                 return
             if now >= stretch_end:
-                await self._isolation.let_others_run(worker)
+                await self._let_others_run(worker)
                 stretch_end = self._clock.monotonic() + STRETCH_S
 
     async def _run(self, worker: Worker, lane: Part, stretch_end: float) -> float:
@@ -75,7 +75,7 @@ class Dispatcher(RetryingPool):
         now, failed = started_at, None
         while (now < stretch_end or not count) and (lane.cursor < len(lane.records) or lane.advance()):
             records, cursor, before = lane.records, lane.cursor, lane.taken
-            tracker.begin_run(before + 1)
+            tracker.begin_run(before + 1, now)
             worker.piece, worker.first = records, lane.first
             look_at = min(stretch_end, now + short_limit)  # a call that begins after now and ends before that was short
             for index, record in enumerate(records[cursor:] if cursor else records, before + 1):
@@ -115,7 +115,7 @@ class Dispatcher(RetryingPool):
                     if worker.is_spent:
                         look_at = stretch_end = -inf
                     if not worker.is_abandoned:
-                        tracker.begin_run(index + 1)
+                        tracker.begin_run(index + 1, self._clock.monotonic())
                 began, now = now, monotonic()
                 if now >= look_at:
                     if now - began > short_limit:

@@ -41,8 +41,8 @@ class Worker:
     """
 
     __slots__ = (
-        "blocked_on", "clean", "context", "first", "index", "is_spent", "lanes", "messages", "piece", "place", "pool",
-        "record", "replacement", "state", "strays", "task", "wait",
+        "blocked_on", "clean", "context", "first", "index", "is_spent", "lanes", "left", "messages", "piece", "place",
+        "pool", "record", "replacement", "state", "strays", "task", "wait",
     )  # fmt: skip
 
     def __init__(self, pool: Workers, *, keeps_apart: bool = False) -> None:
@@ -54,6 +54,7 @@ class Worker:
         self.clean = self.context if keeps_apart else self.context.copy()  # what handlers find; one may have changed it
         self.pool, self.state = pool, WorkerState.IDLE
         self.lanes: Sequence[Part] = ()  # those that it holds; empty also once they were released for it
+        self.left: Sequence[Part] = ()  # those that it has released last
         self.piece: Sequence[RawRecord] = ()  # what it reads from a lane that it has to itself
         self.first = 0  # the arrival number of that piece's first record
         self.index = -1  # of the record that its handler has, where that is not told by the tracker's run

@@ -68,6 +68,11 @@ class HookSet:
     revoked: dict[str, list[Hook]] = field(default_factory=dict)
     jobs: list[JobSpec] = field(default_factory=list)
 
+    @property
+    def are_there(self) -> bool:
+        """Whether there is a hook, or a job."""
+        return bool(self.start or self.before_stop or self.assigned or self.revoked or self.jobs)
+
     def take(self, other: HookSet) -> None:
         """Have the hooks of another one, too, behind its own."""
         self.start += other.start

@@ -91,8 +91,8 @@ def misfit(job: JobSpec, settings: Settings) -> str | None:
 class JobDecorators:
     """The decorators of jobs."""
 
-    def _jobs(self, decorator: str) -> list[JobSpec]:
-        """Where the jobs of *decorator* are noted. RuntimeError: none can be declared now."""
+    def _decorating(self, decorator: str) -> Any:
+        """Where *decorator* declares something, which has ``hooks``. RuntimeError: nothing can be declared now."""
         raise NotImplementedError
 
     def every(self, interval: str | float, *, on: str | None = None) -> Callable[[Hook], Hook]:
@@ -131,7 +131,7 @@ class JobDecorators:
     def _clocked(
         self, decorator: str, who: str, make: Callable[[], Schedule], of: Owned | None
     ) -> Callable[[Hook], Hook]:
-        jobs = self._jobs(decorator)
+        jobs: list[JobSpec] = self._decorating(decorator).hooks.jobs
         make()  # raises where an argument is wrong
 
         def decorate(function: Hook) -> Hook:

@@ -11,7 +11,7 @@ from reactive_kafka.config.schema import AckMode
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.handlers.calls import HookSet
-from reactive_kafka.handlers.jobs import JobDecorators, JobSpec
+from reactive_kafka.handlers.jobs import JobDecorators
 from reactive_kafka.handlers.middleware import Layers, Middleware, around_send, check_middleware
 from reactive_kafka.handlers.registry import (
     Registry,
@@ -76,8 +76,7 @@ class Declared:
         hooks, registry = self.hooks, self.registry
         if registry.registrations or registry.spark or self.emitters:
             return None
-        is_used = hooks.start or hooks.before_stop or hooks.assigned or hooks.revoked or hooks.jobs
-        return None if is_used else NOTHING_DECLARED
+        return None if hooks.are_there else NOTHING_DECLARED
 
     def join(self, home: Declared) -> None:
         """Be part of *home*, which has everything from now on. ConfigError: it cannot have all of it."""
@@ -246,9 +245,6 @@ class Declarations(JobDecorators):
         already, or the client is broken, so that nothing can be committed for them.
         """
         return _hook_into(self._decorating("on_revoked", channel).hooks.revoked, channel)
-
-    def _jobs(self, decorator: str) -> list[JobSpec]:
-        return self._decorating(decorator).hooks.jobs
 
     def emitter(self, channel: str) -> Emitter:
         """What sends values to an outgoing channel from anywhere; the same object each time.

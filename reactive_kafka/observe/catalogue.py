@@ -72,6 +72,10 @@ POSITION = _gauge("position", "offset", _PARTITION, "Offset of the next record t
 LAG = _gauge("lag_records", "records", _PARTITION,
     "Log end minus committed offset; no series while the log end is unknown.")
 HANDLER_DURATION = _histogram("handler_duration_seconds", "seconds", _CHANNEL, "Duration of one handler call.")
+DELIVERY_DELAY = _histogram("delivery_delay_seconds", "seconds", _CHANNEL,
+    "Time from a record's timestamp until its handler got it.")
+RECORD_AGE = _histogram("record_age_seconds", "seconds", _CHANNEL,
+    "Time from a record's timestamp until it was settled, with all before it in its partition.")
 RETRIES = _counter("retries_total", "calls", _CHANNEL, "Handler calls for a record after the first one.")
 REBALANCES = _counter("rebalances_total", "rebalances", (*_CHANNEL, "kind"),
     "Changes of the assignment, by kind: assigned, revoked, lost.")

@@ -7,7 +7,7 @@ Ages and durations are seconds.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -18,6 +18,11 @@ DURATION_BUCKETS_S = (
 )  # fmt: skip
 
 
+AGE_BUCKETS_S = (
+    0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 21600.0, 86400.0
+)  # fmt: skip
+
+
 class DurationHistogram:
     """Counts durations in fixed buckets; cheap enough for the hot path, read at scrape time.
 
@@ -25,21 +30,27 @@ class DurationHistogram:
     worker adds all short calls of a stretch at once.
     """
 
-    __slots__ = ("counts", "sum_s")
+    __slots__ = ("bounds", "counts", "sum_s")
 
-    def __init__(self) -> None:
-        self.counts = [0] * (len(DURATION_BUCKETS_S) + 1)  # the last bucket: longer than every bound
+    def __init__(self, bounds: Sequence[float] = DURATION_BUCKETS_S) -> None:
+        self.bounds = bounds
+        self.counts = [0] * (len(bounds) + 1)  # the last bucket: longer than every bound
         self.sum_s = 0.0
 
     def observe(self, duration_s: float, count: int = 1) -> None:
         """Count a duration, of *count* records that took it together."""
-        self.counts[bisect_left(DURATION_BUCKETS_S, duration_s)] += count
+        self.counts[bisect_left(self.bounds, duration_s)] += count
         self.sum_s += duration_s * count
 
     def observe_many_short(self, count: int, total_s: float) -> None:
         """Count *count* durations, all within the first bucket, *total_s* in total."""
         self.counts[0] += count
         self.sum_s += total_s
+
+
+def age_histogram() -> DurationHistogram:
+    """Of how old records are."""
+    return DurationHistogram(AGE_BUCKETS_S)
 
 
 @dataclass(slots=True)
@@ -120,6 +131,8 @@ class ChannelFacts:
     not_ready: tuple[str, ...] = ()  # further reasons (an unknown position, a failed commit)
     failure_strategies: tuple[str, ...] = ()  # those named in the settings: nacks are counted by them
     paused_by: tuple[str, ...] = ()  # the application's reasons for a pause of the whole channel
+    record_ages: DurationHistogram = field(default_factory=age_histogram)  # from their timestamps to settlement
+    delivery_delays: DurationHistogram = field(default_factory=age_histogram)  # from their timestamps to handlers
     limited_by: str | None = None  # its rate limit ("100/s"), while records wait for that alone
     duplicates_dropped: int = 0  # records that the checkpoint store already had
     replays_avoided: int = 0  # records not delivered again, because their acks had been kept

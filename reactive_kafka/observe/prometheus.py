@@ -19,7 +19,6 @@ from prometheus_client.registry import Collector
 from reactive_kafka.observe import catalogue as names
 from reactive_kafka.observe.catalogue import CATALOGUE, Metric
 from reactive_kafka.observe.facts import (
-    DURATION_BUCKETS_S,
     AppFacts,
     ChannelFacts,
     DurationHistogram,
@@ -128,7 +127,7 @@ def _family(metric: Metric) -> Any:
 
 def _buckets(histogram: DurationHistogram) -> list[tuple[str, float]]:
     """Cumulative counts by upper bound, as the exposition format requires."""
-    bounds = (*map(str, DURATION_BUCKETS_S), "+Inf")
+    bounds = (*map(str, histogram.bounds), "+Inf")
     return list(zip(bounds, map(float, accumulate(histogram.counts)), strict=True))
 
 
@@ -158,6 +157,8 @@ def _channel(facts: ChannelFacts) -> Iterator[Sample]:
     channel = (facts.channel,)
     yield names.COMMIT_DURATION, facts.commit_durations, channel
     yield names.HANDLER_DURATION, facts.handler_durations, channel
+    yield names.DELIVERY_DELAY, facts.delivery_delays, channel
+    yield names.RECORD_AGE, facts.record_ages, channel
     yield names.RETRIES, facts.retries, channel
     yield names.PAUSED_PARTITIONS, sum(partition.paused for partition in facts.partitions), channel
     yield names.ABANDONED_HANDLERS, facts.abandoned_handlers, channel

@@ -10,6 +10,7 @@ from reactive_kafka.broker.client import Chunk, Consumer, Poll
 from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.uncommitted import UncommittedBound
+from reactive_kafka.delivery.ages import Ages
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.partitions import budget
 from reactive_kafka.partitions.budget import Asked, Pace, Shares, Valves
@@ -244,6 +245,10 @@ class Fetcher:
             tracker.deliver((), chunk.next_offset)
             return
         first = tracker.deliver(offsets, chunk.next_offset)
+        if not isinstance(records, range):  # of offsets, which executors read
+            if tracker.ages is None:
+                tracker.ages = Ages(self._parts.times, self._clock)
+            tracker.ages.came(first, records)
         if not one.holds:
             one.holds = True
             self._holding.append(one)

@@ -11,6 +11,7 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.incarnations import Incarnations
 from reactive_kafka.commit.metadata.user import MetadataLimit
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.ages import RecordTimes
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.observe.events import Observer
@@ -61,6 +62,7 @@ class ClientParts:
     lanes: Lanes
     workers: Workers
     arrival: asyncio.Event  # set where an application that iterates is to look again
+    times: RecordTimes
     commits: CommitFacts
     history: AssignmentFacts
     resume: Mapping[TopicPartition, int]  # where a restarted channel goes on, in partitions that no group assigns

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
 from contextvars import copy_context
 from functools import partial
@@ -57,7 +57,7 @@ class Run:
         self._end_of_run = EndOfRun(self.ask_to_stop, self._log) if spec.until_end else None
         more = [self] * spec.exit_on_failure + ([self._end_of_run] if self._end_of_run is not None else [])
         self._observer: Observer = Observers([spec.observer, *more]) if more else spec.observer
-        self.lag = LoopLag(self._clock, self._observer, partial(self._log.call, spec.log.flush))
+        self.lag = LoopLag(self._clock, self._observer, partial(_tick, self, partial(self._log.call, spec.log.flush)))
         self._dependencies = Dependencies(spec.graph)
         self._context = copy_context()  # context variables that on_start hooks set, handlers find
         self._state: RunState = "starting"
@@ -264,6 +264,13 @@ class Run:
             error = supervisor.exception()
             why = None if error is None else describe(error)
         return None if why is None else f"the application has failed: {why}"
+
+
+def _tick(run: Run, flush: Callable[[], None]) -> None:
+    """Some times a second: tell what the log holds back, and time what was settled lately."""
+    flush()
+    for channel in run.channels.incoming.values() if run.channels is not None else ():
+        channel.session.look()
 
 
 async def _close(connector: Connector) -> None:

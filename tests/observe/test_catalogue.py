@@ -16,6 +16,8 @@ CONTRACT = [
     "position",
     "lag_records",
     "handler_duration_seconds",
+    "delivery_delay_seconds",
+    "record_age_seconds",
     "retries_total",
     "rebalances_total{kind}",
     "paused_partitions",

@@ -1,0 +1,126 @@
+"""How old records are when handlers get them, and when they are settled: every one counts, about right."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.delivery.ages import STEP, Ages, RecordTimes
+from reactive_kafka.observe.facts import AGE_BUCKETS_S, DurationHistogram
+from reactive_kafka.records import RawRecord, TopicPartition
+from reactive_kafka.testing import FakeClock, record
+
+AGES_S = st.sampled_from([0.0, 0.001, 0.02, 0.3, 7.0, 4000.0, 200_000.0]) | st.floats(-10, 1e6)
+WALL = 1_700_000_000.0
+
+
+class Timed:
+    """A tracker of records with these ages at the start, on a clock that a test turns."""
+
+    def __init__(self, *pieces: list[float]) -> None:
+        self.clock, self.times = FakeClock(100.0, WALL), RecordTimes()
+        self.tracker = OffsetTracker(TopicPartition("orders", 0), 0)
+        self.tracker.ages = Ages(self.times, self.clock)
+        for ages in pieces:
+            first, at = self.tracker.position, range(self.tracker.position, self.tracker.position + len(ages))
+            records: list[RawRecord] = [
+                record(offset=offset, timestamp=round((WALL - age) * 1000))
+                for offset, age in zip(at, ages, strict=True)
+            ]
+            self.tracker.deliver(at, at.stop)
+            self.tracker.ages.came(first, records)
+
+    def settle(self, first: int, count: int, *, start: bool = True) -> None:
+        if start:
+            self.tracker.start_range(first, count, self.clock.monotonic())
+        self.tracker.settle_range(first, first + count)
+        self.tracker.compact()
+
+
+def buckets(histogram: DurationHistogram) -> dict[int, int]:
+    return {at: count for at, count in enumerate(histogram.counts) if count}
+
+
+def bucket(age_s: float) -> int:
+    return bisect_left(AGE_BUCKETS_S, max(0.0, age_s))
+
+
+@given(st.lists(st.lists(AGES_S, min_size=1, max_size=90), min_size=1, max_size=4), st.data())
+def test_each_record_counts_once_in_whatever_order_they_are_settled(
+    pieces: list[list[float]], data: st.DataObject
+) -> None:
+    timed = Timed(*pieces)
+    every = sum(map(len, pieces))
+    for index in data.draw(st.permutations(range(every))):
+        timed.settle(index, 1)
+    assert sum(timed.times.ages.counts) == sum(timed.times.delays.counts) == every
+
+
+@given(st.lists(st.floats(0, 1e5), min_size=1, max_size=200))
+def test_where_timestamps_ascend_no_record_is_counted_beside_those_of_its_step(ages: list[float]) -> None:
+    ages = sorted(ages, reverse=True)
+    timed = Timed(ages)
+    timed.settle(0, len(ages))
+    # The first of each step stands for the others, and of a bucket that begins in a step one record may be missed.
+    expected: dict[int, int] = {}
+    for at in range(0, len(ages), STEP):
+        stamp = round((WALL - ages[at]) * 1000) / 1000
+        found = bucket(WALL - stamp)
+        expected[found] = expected.get(found, 0) + len(ages[at : at + STEP])
+    assert buckets(timed.times.ages) == expected
+
+
+def test_a_delay_ends_when_the_handler_gets_the_record_and_an_age_when_it_is_settled() -> None:
+    timed = Timed([2.0])
+    timed.clock.advance(1.0)
+    timed.tracker.start_range(0, 1, timed.clock.monotonic())
+    timed.clock.advance(10.0)
+    timed.settle(0, 1, start=False)
+    assert (timed.times.delays.sum_s, timed.times.ages.sum_s) == (3.0, 13.0)
+
+
+def test_what_is_settled_behind_an_unsettled_record_counts_with_it() -> None:
+    timed = Timed([1.0, 1.0])
+    timed.settle(1, 1)
+    assert sum(timed.times.ages.counts) == 0
+    timed.settle(0, 1)
+    assert sum(timed.times.ages.counts) == 2
+
+
+def test_a_timestamp_in_the_future_is_no_age_and_a_record_without_one_counts_nowhere() -> None:
+    timed = Timed([-60.0])
+    timed.settle(0, 1)
+    assert (timed.times.ages.sum_s, buckets(timed.times.ages)) == (0.0, {0: 1})
+    without = Timed([WALL + 1])
+    without.settle(0, 1)
+    assert buckets(without.times.ages) == {}
+
+
+def test_what_no_handler_got_has_an_age_and_no_delay() -> None:
+    timed = Timed([1.0])
+    timed.settle(0, 1, start=False)
+    assert (sum(timed.times.ages.counts), sum(timed.times.delays.counts)) == (1, 0)
+
+
+def test_a_run_is_timed_from_its_begin() -> None:
+    timed = Timed([5.0] * 100)
+    tracker = timed.tracker
+    tracker.begin_run(0, timed.clock.monotonic())
+    timed.clock.advance(1.0)
+    tracker.run_at, tracker.run_since = 100, timed.clock.monotonic()
+    tracker.end_run(100)
+    tracker.compact()
+    assert timed.times.delays.sum_s == 500.0
+    assert timed.times.ages.sum_s == 600.0
+
+
+def test_an_assignment_that_ends_has_counted_what_was_settled_in_order() -> None:
+    timed = Timed([1.0, 1.0, 1.0])
+    timed.tracker.start_range(0, 3, timed.clock.monotonic())
+    timed.tracker.settle(0)
+    timed.tracker.settle(2)
+    timed.tracker.close()
+    assert sum(timed.times.ages.counts) == 1
