@@ -74,9 +74,8 @@ class Declared:
     def warning(self) -> str | None:
         """That nothing was declared, where a process is to run it: then hardly anything could take a record."""
         hooks, registry = self.hooks, self.registry
-        if registry.registrations or registry.spark or self.emitters:
-            return None
-        return None if hooks.are_there else NOTHING_DECLARED
+        is_used = registry.registrations or registry.spark or self.emitters or hooks.are_there
+        return None if is_used else NOTHING_DECLARED
 
     def join(self, home: Declared) -> None:
         """Be part of *home*, which has everything from now on. ConfigError: it cannot have all of it."""

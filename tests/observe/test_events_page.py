@@ -13,7 +13,7 @@ import pytest
 from reactive_kafka import App, Observer, events
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.observe import events as inside
-from reactive_kafka.observe.events import Event, base, channel, commits, records
+from reactive_kafka.observe.events import Event, base, channel, commits, jobs, records
 from tests.pages import page
 
 PAGE = page("docs/observers.md")
@@ -21,6 +21,7 @@ HEADINGS: dict[str, ModuleType] = {
     "What events have in common": base,
     "Channels": channel,
     "Commits and stores": commits,
+    "Jobs": jobs,
     "Records and Spark batches": records,
 }
 
