@@ -97,7 +97,7 @@ format: setup ## Rewrite the code in the project's format
 
 types: setup ## Check types with mypy, strict
 	@$(BIN)/mypy
-	@$(BIN)/mypy benchmarks examples/demo $(wildcard tests/typing)
+	@$(BIN)/mypy benchmarks examples/demo examples/payments/payments $(wildcard tests/typing)
 
 house: setup ## Measure the structure of the code against its goals (HOUSE_ARGS='--list private' prints the places)
 	@$(BIN)/python -m tests.house $(HOUSE_ARGS)
