@@ -25,7 +25,8 @@ from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Guard, Observer, Observers, checked
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
-from reactive_kafka.observe.logs import LOGGER, LogObserver, configure_logging, is_logging_configured
+from reactive_kafka.observe.log_setup import LOGGER, configure_logging, is_logging_configured
+from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.runtime.run import Run
 from reactive_kafka.runtime.signals import run_as_process

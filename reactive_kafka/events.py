@@ -80,10 +80,9 @@ from reactive_kafka.observe.events import (
 __all__ = [
     "BrokerAvailable", "BrokerUnavailable", "ChannelEvent", "ChannelFailed", "ChannelPaused", "ChannelStateChanged",
     "CheckpointFenced", "CheckpointFound", "CommitFailed", "ConsumersIdle", "EmbeddedBrokerStarted", "EndFailed",
-    "Event", "FailureEvent", "HandlerAbandoned", "HandlerFailed", "HandlerRetried", "HookFailed",
-    "JobFailed", "JobLate", "JobLeft",
-    "KafkaCommitFailed", "KeptAcksDropped", "LeadersAway", "LeadersBack", "LoopBlocked", "NotWritable",
-    "NothingMatches", "Observer", "OffsetReset", "PartitionEvent", "PartitionsReset", "PlanDropped",
+    "Event", "FailureEvent", "HandlerAbandoned", "HandlerFailed", "HandlerRetried", "HookFailed", "JobFailed",
+    "JobLate", "JobLeft", "KafkaCommitFailed", "KeptAcksDropped", "LeadersAway", "LeadersBack", "LoopBlocked",
+    "NotWritable", "NothingMatches", "Observer", "OffsetReset", "PartitionEvent", "PartitionsReset", "PlanDropped",
     "PoisonSettled", "PositionsKnown", "PositionsUnknown", "Problem", "RangeBeyondEnd", "ReadFailed", "Rebalanced",
     "RecordDeadLettered", "RecordDelayed", "RecordFailed", "RecordHandedBack", "RecordIgnored", "RecordLeft",
     "RecordPoisoned", "RecordWritten", "RevocationCut", "SchemaAvailable", "SchemaUnavailable", "SendFailed",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 from reactive_kafka.cli.spark_progress import bars
 from reactive_kafka.observe.batches import progress_text, short_id
-from reactive_kafka.observe.logs import configure_logging
+from reactive_kafka.observe.log_setup import configure_logging
 
 if TYPE_CHECKING:
     from reactive_kafka.observe.facts import AppFacts, ChannelFacts, PartitionFacts

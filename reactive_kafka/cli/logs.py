@@ -15,7 +15,7 @@ from reactive_kafka.config.scan import line_of
 from reactive_kafka.config.values import did_you_mean
 from reactive_kafka.delivery.current import fields_of_call
 from reactive_kafka.errors import ConfigError, describe
-from reactive_kafka.observe.logs import LOGGER, configure_logging, is_logging_configured
+from reactive_kafka.observe.log_setup import LOGGER, configure_logging, is_logging_configured
 
 DEFAULTS = {"version": 1, "disable_existing_loggers": False}
 """What a file need not say. logging's own default would silence each logger that a module has made while loading."""

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
-from reactive_kafka.config.incoming_values import AssignedTopic
 from reactive_kafka.config.schema import IncomingSettings, Settings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.registry import unknown
@@ -31,11 +30,10 @@ class Owned(NamedTuple):
 
     def of(self, settings: IncomingSettings) -> TopicPartition | None:
         """The partition, by the settings of its channel; None: that reads several topics, and none was named."""
-        named = (one.topic if isinstance(one, AssignedTopic) else one.partition.topic for one in settings.assign)
-        topics = set(named) or set(settings.topics)
         if self.topic is not None:
             return TopicPartition(self.topic, self.partition)
-        return TopicPartition(topics.pop(), self.partition) if settings.pattern is None and len(topics) == 1 else None
+        topics = settings.subscription.topics
+        return TopicPartition(topics[0], self.partition) if len(topics) == 1 else None
 
 
 @dataclass(frozen=True, slots=True)

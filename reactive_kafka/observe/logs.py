@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import math
-import sys
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Hashable, Iterable
 from dataclasses import dataclass, field, fields
-from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any
 
 from reactive_kafka.errors import HandlerError, ReactiveKafkaError
 from reactive_kafka.observe.bursts import BURST, REPEAT_INTERVAL_S, Allowance, OffsetRuns
 from reactive_kafka.observe.events.base import ChannelEvent, Event, Level
-from reactive_kafka.observe.events.channel import ChannelFailed, ChannelStateChanged, OffsetReset, PartitionsReset
+from reactive_kafka.observe.events.channel import ChannelFailed, ChannelStateChanged
 from reactive_kafka.observe.events.commits import SettledNotStored
+from reactive_kafka.observe.events.reading import OffsetReset, PartitionsReset
 from reactive_kafka.observe.events.records import FailureEvent, RecordFailed
 from reactive_kafka.observe.facts import SparkBatchFacts
-from reactive_kafka.observe.sink import Sink
+from reactive_kafka.observe.log_setup import LOGGER
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import TopicPartition
 
@@ -29,12 +26,8 @@ TOGETHER_S = 0.2  # how long a line about a partition waits for the others of it
 PARTITIONS_NAMED = 20  # of a set of partitions in a line's fields
 EVENT = "event_type"
 """The field with the name of the event. structlog keeps a line's text in ``event``, where a field would replace it."""
-NOISY_LIBRARIES = ("aiokafka", "py4j", "uvicorn")  # they log every attempt during an outage
 
-LOGGER = logging.getLogger("reactive_kafka")
-_NOT_THE_APPLICATIONS = (*NOISY_LIBRARIES, "reactive_kafka", "asyncio")
 _LEVELS: dict[Level, int] = {"info": logging.INFO, "warning": logging.WARNING, "error": logging.ERROR}
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
 @dataclass(slots=True)
@@ -186,34 +179,6 @@ def _with_subject(event: Event, text: str) -> str:
     return f"{subject}: {text}" if (subject := event.subject()) else text
 
 
-def is_logging_configured() -> bool:
-    """Whether somebody has said where our lines go: at the root logger, or at ours."""
-    return LOGGER.hasHandlers()
-
-
-def configure_logging(
-    style: Literal["text", "json"] = "text",
-    level: int = logging.INFO,
-    stream: TextIO | None = None,
-    about: Callable[[], Mapping[str, Any]] = dict,
-) -> None:
-    """Log to *stream* (default: stderr), replacing the root logger's handlers. Only the owner of a process calls it.
-
-    ``json`` writes one object per line: time, level, logger, message, an exception's traceback, and every field; and
-    in the application's own lines what *about* says of where they were written.
-    ``text`` writes one line per record, followed by the lines of a traceback, each marked with ``|``.
-    A reader of stderr that stops reading stops nothing else: lines are held back, up to 1 MiB, and then dropped.
-    Libraries that log every attempt during an outage are heard from WARNING on, unless their loggers have a level.
-    """
-    handler = Sink(stream or sys.stderr)
-    handler.setFormatter(_JsonFormatter(about) if style == "json" else _TextFormatter())
-    handler.addFilter(_LibraryFilter())
-    logging.basicConfig(handlers=[handler], level=level, force=True)
-    for logger in map(logging.getLogger, NOISY_LIBRARIES):
-        if logger.level == logging.NOTSET:  # else a module of the application has said what it wants
-            logger.setLevel(logging.WARNING)
-
-
 def _fields(event: Event | SparkBatchFacts) -> dict[str, Any]:
     """The fields that have a value, as values that JSON knows, under names that no log record uses itself."""
     result: dict[str, Any] = {}
@@ -238,63 +203,3 @@ def _fields(event: Event | SparkBatchFacts) -> dict[str, Any]:
             case _:
                 result[each.name] = value
     return result
-
-
-class _LibraryFilter(logging.Filter):
-    """Passes one line a second from each place in the code of noisy libraries.
-
-    Of py4j's lines through the root logger none passes: for each call to a driver that is gone it logs an error with
-    a traceback, and raises the same error, which its caller reports in one line.
-    """
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__()
-        self._clock = clock
-        self._repeats = Allowance()
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        if record.name == "root" and Path(record.pathname).parent.name == "py4j":
-            return False
-        if record.name.partition(".")[0] not in NOISY_LIBRARIES:
-            return True
-        suppressed = self._repeats.take((record.pathname, record.lineno), self._clock())
-        if suppressed:
-            record.msg, record.args = f"{record.getMessage()} ({suppressed} more like it before)", None
-        return suppressed is not None
-
-
-class _TextFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        text = one_line(record.getMessage(), limit=10_000)
-        lines = [f"{_time(record)} {record.levelname:<7} {record.name}: {text}", *_traceback(self, record)]
-        return "\n  | ".join(lines)
-
-
-class _JsonFormatter(logging.Formatter):
-    def __init__(self, about: Callable[[], Mapping[str, Any]]) -> None:
-        super().__init__()
-        self._about = about
-
-    def format(self, record: logging.LogRecord) -> str:
-        line: dict[str, Any] = {
-            "time": _time(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
-        line |= {name: value for name, value in vars(record).items() if name not in _STANDARD and name not in line}
-        if record.name.partition(".")[0] not in _NOT_THE_APPLICATIONS:
-            line = {**self._about(), **line}
-        if traceback := _traceback(self, record):
-            line["exception"] = "\n".join(traceback)
-        return json.dumps(line, default=str)
-
-
-def _time(record: logging.LogRecord) -> str:
-    return datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-
-
-def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> list[str]:
-    """The lines of the record's traceback and stack, each made safe for one line."""
-    traceback = formatter.formatException(record.exc_info) if record.exc_info else ""
-    return [one_line(line) for part in (traceback, record.stack_info or "") for line in part.splitlines()]

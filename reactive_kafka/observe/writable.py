@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.observe.events.base import Observer
-from reactive_kafka.observe.events.channel import NotWritable, TopicFound
+from reactive_kafka.observe.events.channel import NotWritable
+from reactive_kafka.observe.events.reading import TopicFound
 
 TOLD_AFTER_S = 2.0
 """How long nothing works before that is told: brokers take a moment to create a topic, or to start."""

@@ -14,7 +14,7 @@ import pytest
 
 from reactive_kafka import Batch, Message, current_batch, current_message
 from reactive_kafka.delivery.current import fields_of_call
-from reactive_kafka.observe.logs import NOISY_LIBRARIES, configure_logging
+from reactive_kafka.observe.log_setup import NOISY_LIBRARIES, configure_logging
 from tests.app.helpers import committed, in_virtual_time, make_app, running, send, tp, until
 from tests.app.test_context_variables import tracing_app
 

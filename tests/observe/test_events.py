@@ -18,6 +18,7 @@ from reactive_kafka.observe.events import (
     channel,
     commits,
     jobs,
+    reading,
     records,
 )
 from reactive_kafka.records import TopicPartition
@@ -62,7 +63,7 @@ def test_a_broken_observer_disturbs_neither_the_others_nor_the_application(capsy
 
 
 def test_every_event_is_imported_from_one_place() -> None:
-    assert events_of(base, channel, commits, jobs, records) == EVENTS
+    assert events_of(base, channel, commits, jobs, reading, records) == EVENTS
 
 
 @pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)

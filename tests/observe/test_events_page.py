@@ -13,16 +13,17 @@ import pytest
 from reactive_kafka import App, Observer, events
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.observe import events as inside
-from reactive_kafka.observe.events import Event, base, channel, commits, jobs, records
+from reactive_kafka.observe.events import Event, base, channel, commits, jobs, reading, records
 from tests.pages import page
 
 PAGE = page("docs/observers.md")
 HEADINGS: dict[str, ModuleType] = {
     "What events have in common": base,
     "Channels": channel,
+    "What a channel reads": reading,
     "Commits and stores": commits,
-    "Jobs": jobs,
     "Records and Spark batches": records,
+    "Jobs": jobs,
 }
 
 

@@ -57,6 +57,7 @@ def test_a_running_channel_is_up_and_its_data_is_what_the_contract_says() -> Non
                             "queued": 1,
                             "oldest_unacked_seconds": 1.5,
                             "paused": False,
+                            "done": False,
                         }
                     ],
                     "poison": [],

@@ -25,7 +25,8 @@ from reactive_kafka.observe.events import (
     RecordPoisoned,
     SettledNotStored,
 )
-from reactive_kafka.observe.logs import LogObserver, configure_logging
+from reactive_kafka.observe.log_setup import configure_logging
+from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.records import TopicPartition
 from tests.observe.samples import ORDERS_0, ORDERS_1
 

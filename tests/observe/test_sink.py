@@ -20,7 +20,7 @@ from reactive_kafka.observe.sink import MOST_HELD, Sink
 SERVICE = """
 import asyncio, logging, sys, time
 from reactive_kafka import App
-from reactive_kafka.observe.logs import configure_logging
+from reactive_kafka.observe.log_setup import configure_logging
 from reactive_kafka.testing import TestApp
 
 configure_logging("text")

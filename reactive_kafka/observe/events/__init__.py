@@ -8,4 +8,5 @@ from reactive_kafka.observe.events.base import *  # noqa: F403
 from reactive_kafka.observe.events.channel import *  # noqa: F403
 from reactive_kafka.observe.events.commits import *  # noqa: F403
 from reactive_kafka.observe.events.jobs import *  # noqa: F403
+from reactive_kafka.observe.events.reading import *  # noqa: F403
 from reactive_kafka.observe.events.records import *  # noqa: F403
