@@ -30,6 +30,7 @@ from reactive_kafka.errors import (
     StoreAwayError,
     TransactionAbortedError,
     TransientBrokerError,
+    UnmatchedRecordError,
 )
 from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.formats.cloudevents import CloudEvent
@@ -52,6 +53,7 @@ __all__ = [
     "MissingExtraError", "NotOwnerError", "Observer", "OffloadError", "OutcomeUnknownError", "PoisonError",
     "Progress", "ReactiveKafkaError", "Record", "RecordMetadata", "RejectedRecordError", "ReplyTimeoutError",
     "Router", "SchemaAwayError", "Sending", "Settings", "Skip", "SparkBatch", "SparkRange", "Stop", "StoreAwayError",
-    "TopicPartition", "TransactionAbortedError", "TransactionalStore", "TransientBrokerError", "Write",
+    "TopicPartition", "TransactionAbortedError", "TransactionalStore", "TransientBrokerError",
+    "UnmatchedRecordError", "Write",
     "current_batch", "current_message", "events",
 ]  # fmt: skip

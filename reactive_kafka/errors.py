@@ -20,6 +20,7 @@ ReactiveKafkaError
 │   └── NotOwnerError                 nobody: the partition has moved on, and the commit is dropped
 │       └── CheckpointRefusedError    nobody: a later owner has written to the checkpoint store
 ├── DecodeError (ValueError)          the producer of the record; always becomes a nack
+├── UnmatchedRecordError              the handlers' author: none of the channel's takes the record; always a nack
 ├── EncodeError (ValueError)          the sender: the serializer cannot write the value; nothing is sent
 ├── BufferFullError                   the sender: too many records wait for the broker; nothing is sent
 ├── ReplyTimeoutError (TimeoutError)  the requester: no reply came in time; the request may have been handled
@@ -220,6 +221,10 @@ class DecodeError(ReactiveKafkaError, ValueError):
     """
 
     part = "value"
+
+
+class UnmatchedRecordError(ReactiveKafkaError):
+    """No handler of the channel takes the record: of none ``when`` is true, or its payload's type."""
 
 
 class EncodeError(ReactiveKafkaError, ValueError):

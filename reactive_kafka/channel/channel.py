@@ -11,6 +11,7 @@ from reactive_kafka.channel.session import ChannelSession
 from reactive_kafka.channel.spec import ChannelSpec
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.delivery.lanes import Pauses
+from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.errors import ChannelClosedError, DecodeError, text_of
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.observe.facts import ChannelFacts
@@ -167,14 +168,32 @@ def _next(session: ChannelSession, lane: Lane, spec: ChannelSpec) -> Message[Any
         message = new_message(payload, record, lane.tracker, index)
         _ = message.key  # decoded now, and cached by the message
     except DecodeError as error:
-        session.acknowledger.nack(new_message(None, record, lane.tracker, index), error)
+        message = new_message(None, record, lane.tracker, index)
+        if spec.skipping is not None and spec.skipping.is_too_old(message):
+            session.acknowledger.skips.skip(message, "age")
+        else:
+            session.acknowledger.nack(message, error)
         return None
     except SchemaMissing:  # it has not begun
         lane.tracker.unstart(index)
         lane.put_back(record, index)
         raise
+    if spec.skipping is not None and _is_skipped(session, message, spec.skipping):
+        return None
     session.workers.returned.add(message)
     return message
+
+
+def _is_skipped(session: ChannelSession, message: Message[Any], skipping: Skipping) -> bool:
+    """Whether the application does not get a message: it is skipped, or its filter has failed and it is nacked."""
+    try:
+        why = skipping.why(message)
+    except Exception as error:
+        session.acknowledger.nack(message, error)
+        return True
+    if why is not None:
+        session.acknowledger.skips.skip(message, why)
+    return why is not None
 
 
 async def _schema_comes(session: ChannelSession, missing: SchemaMissing) -> None:

@@ -147,6 +147,7 @@ class ChannelSession:
             steps.callback(self.arrival.set)
             steps.callback(self.workers.close)
             steps.callback(self.lanes.close)
+            steps.callback(self.acknowledger.skips.tell)
             steps.push_async_callback(self.failures.stop)
             await self.clients.close()
 

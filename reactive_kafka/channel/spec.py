@@ -18,6 +18,7 @@ from reactive_kafka.delivery.ages import RecordTimes
 from reactive_kafka.delivery.lane import KeyOf
 from reactive_kafka.delivery.lanes import Pauses
 from reactive_kafka.delivery.limit import Bucket
+from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers import HandlerTotals, Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.failure.headers import delay_of
 from reactive_kafka.formats import Schemas
@@ -71,6 +72,7 @@ class ChannelSpec:
     key_of: KeyOf | None = None  # what records are ordered by, with ``ordering = "key"``
     connector: Connector | None = None  # makes the clients that read the channel's own topics; None: the run's does
     schemas: Schemas | None = None  # what the formats of its values and keys need
+    skipping: Skipping | None = None  # what the application does not get; handlers have theirs. None: it gets all
     keeps_plans: bool = False  # ranges that an earlier owner has planned are handled as planned
 
 

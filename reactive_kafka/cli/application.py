@@ -20,6 +20,7 @@ from reactive_kafka.config.dump import dump, spark_table
 from reactive_kafka.config.load import toml_of_quarkus
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.formats.wanted import name_of
+from reactive_kafka.handlers.signature import HandlerSpec, name_of_handler
 from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
 from reactive_kafka.spark.batches.function import SparkFunction
 
@@ -183,7 +184,7 @@ def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
     for name, channel in spec.incoming.items():
         table = tables["incoming"][name]
         yield f"\nincoming {name}: {_source(table)}{_elsewhere(table, servers)}"
-        yield f"  handler = {_handler(channel)}"
+        yield from _handlers(channel)
         yield from _settings(table)
     for source in spec.sources:
         yield f"\nsource {source.name}: sends what it yields to {', '.join(source.outgoing)}"
@@ -195,14 +196,19 @@ def _report(tables: Mapping[str, Any], spec: AppSpec) -> Iterator[str]:
     for name, channel in spec.memory.items():
         yield f"\nmemory {name}: at most {tables['memory'][name]['max_in_flight']} values in flight"
         yield f"  from = {_senders(name, spec) or 'app.emitter()'}"
-        yield f"  handler = {_handler(channel)}"
+        yield from _handlers(channel)
 
 
 def _senders(name: str, spec: AppSpec) -> str:
     """The functions whose results go to a channel."""
-    handlers = [one.handler for one in (*spec.incoming.values(), *spec.memory.values()) if name in one.outgoing]
+    handlers = [
+        handler
+        for one in (*spec.incoming.values(), *spec.memory.values())
+        for handler in one.handlers
+        if name in one.outgoing_of(handler)
+    ]
     sources = [f"source {one.name}" for one in spec.sources if name in one.outgoing]
-    return ", ".join(dict.fromkeys([*(one.name for one in handlers if one is not None), *sources]))
+    return ", ".join(dict.fromkeys([*(one.name for one in handlers), *sources]))
 
 
 def _source(table: Mapping[str, Any]) -> str:
@@ -220,17 +226,24 @@ def _elsewhere(table: Mapping[str, Any], servers: str) -> str:
     return "" if own == servers else f", at {own}"
 
 
-def _handler(channel: IncomingSpec) -> str:
+def _handlers(channel: IncomingSpec) -> Iterator[str]:
     if channel.spark is not None:
-        return _on_spark(channel.spark, channel.settings)
-    handler = channel.handler
-    if handler is None:
-        return "none: for `async for message in app.channel(...)`"
+        yield f"  handler = {_on_spark(channel.spark, channel.settings)}"
+    elif channel.handler is None:
+        yield "  handler = none: for `async for message in app.channel(...)`"
+    elif not channel.branches:
+        yield f"  handler = {_handler(channel.handler, channel.outgoing)}"
+    for branch in channel.branches:
+        when = "" if branch.when is None else f", when {name_of_handler(branch.when)}"
+        yield f"  handler = {_handler(branch.handler, branch.outgoing)}{when}"
+
+
+def _handler(handler: HandlerSpec, outgoing: tuple[str, ...]) -> str:
     payload = name_of(handler.payload_type)
     wants = payload if handler.shape.name == "PAYLOAD" else f"{handler.shape.name.capitalize()}[{payload}]"
     runs = "on the event loop" if handler.is_async else "in worker threads"
     what = "sends what it yields to" if handler.yields else "sends to"
-    sends = f", {what} {', '.join(channel.outgoing)}" if channel.outgoing else ""
+    sends = f", {what} {', '.join(outgoing)}" if outgoing else ""
     return f"{handler.name}({wants}), {runs}{sends}"
 
 

@@ -65,6 +65,7 @@ Ordering = Literal["partition", "key", "unordered"]
 AckMode = Literal["post", "manual", "pre", "none"]
 OnRecreatedTopic = Literal["beginning", "fail"]
 OffsetReset = Literal["latest", "earliest", "none"]
+Unmatched = Literal["nack", "skip"]
 MetadataStrategy = Literal["current", "exact"]
 
 FORMAT = choice(*FORMATS, imported="module:function")
@@ -185,6 +186,20 @@ class IncomingSettings:
     )
     key: str | None = setting(ORDERING_KEY, None, 'What `ordering = "key"` goes by; default: the record\'s key.')
     ack: AckMode = setting(choice(*get_args(AckMode)), "post", "When a record is acked; a decorator may override it.")
+    filter: str | None = setting(
+        OBJECT, None, "`module:function` of the `Message`: where it returns `False`, the record is skipped."
+    )
+    max_record_age_s: float | None = setting(
+        SOME_TIME, None, "A record whose timestamp is older when its handler would be called is skipped."
+    )
+    unmatched: Unmatched = setting(
+        choice(*get_args(Unmatched)),
+        "nack",
+        "What a record becomes that none of several handlers takes: nacked with `UnmatchedRecordError`, or skipped.",
+    )
+    broadcast: bool = setting(
+        BOOLEAN, False, "A record goes to all handlers of the channel that take it, and is acked when all are done."
+    )
     concurrency: int = setting(COUNT, 1, "Handlers of the channel that run at once.")
     rate_limit: RateLimit | None = setting(
         RATE,

@@ -17,6 +17,7 @@ from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.message import Batch, Message, new_message
 
+Refused = tuple[Message[Any], BaseException]
 STORE_RETRY_S = 0.25
 """How soon a handler is called again whose transaction was not stored; there it waits while the store is away."""
 
@@ -146,7 +147,7 @@ class RetryingPool(WorkerPool):
         again = self._hook.may_call_again(error)
         if again is None or (again.if_settled and len(still) == len(messages)):
             is_last = not still or (isinstance(error, DecodeError) and not self.takes_batches)
-            wait_s = None if is_last else self._after(attempt, error)
+            wait_s = None if is_last else self._after(messages[0], attempt, error)
             if wait_s is None:
                 # Where every message has its verdict the error is told of one of them, if that is still ours.
                 told = still or [message for message in messages if not message.tracker.is_closed][:1]
@@ -168,7 +169,7 @@ class RetryingPool(WorkerPool):
             message.tracker.start_clock((message.index,), now)
         return attempt
 
-    def _after(self, attempt: int, error: BaseException) -> float | None:
+    def _after(self, message: Message[Any], attempt: int, error: BaseException) -> float | None:
         settings = self._settings
         return after_attempt(attempt, error, settings.retry, settings.routes_after_retries, drawn_chance())
 
@@ -207,7 +208,7 @@ class BatchDispatcher(RetryingPool):
     async def _run_batch(self, worker: Worker, slices: list[Slice]) -> None:
         now = self._clock.monotonic()
         messages: list[Message[Any]] = []
-        refused: list[tuple[Message[Any], DecodeError]] = []
+        refused: list[Refused] = []
         for part in slices:
             part.lane.tracker.start_range(part.first, len(part.records), now)
         try:
@@ -247,7 +248,7 @@ class BatchDispatcher(RetryingPool):
         self._channel.exit(ending)
 
     def _decode_all(
-        self, slices: list[Slice], messages: list[Message[Any]], refused: list[tuple[Message[Any], DecodeError]]
+        self, slices: list[Slice], messages: list[Message[Any]], refused: list[Refused]
     ) -> SchemaMissing | None:
         """Add the messages of all slices; or none of them, if a schema is still to come: that is returned."""
         try:
@@ -259,9 +260,7 @@ class BatchDispatcher(RetryingPool):
             return missing
         return None
 
-    def _decode(
-        self, part: Slice, messages: list[Message[Any]], refused: list[tuple[Message[Any], DecodeError]]
-    ) -> None:
+    def _decode(self, part: Slice, messages: list[Message[Any]], refused: list[Refused]) -> None:
         """Add the messages of a slice; a record that cannot be decoded is refused alone."""
         decode, refusal, tracker = self._invocation.decode, self._invocation.refusal, part.lane.tracker
         decodes_keys, decode_record = self._invocation.decodes_keys, self._invocation.decode_record

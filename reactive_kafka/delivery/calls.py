@@ -44,6 +44,9 @@ class Sends(Protocol):
     async def answer_batch(self, result: Any, batch: Batch[Any]) -> None:
         """Send it; the call settles what is still open then. Raises as :meth:`answer`."""
 
+    async def write(self, result: Any, source: RawRecord | None = None) -> None:
+        """Send what was made of a record, and settle nothing; returns when it is written. Raises as :meth:`answer`."""
+
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
@@ -82,7 +85,7 @@ def record_call(
     if invocation.wants_message:
         call = hook.around(call)
     if invocation.decodes_keys:
-        call, wants_message = _with_key(call, wants_message=wants_message), True
+        call, wants_message = with_key(call, wants_message=wants_message), True
     return call, wants_message, is_plain and invocation.ack == "post"
 
 
@@ -137,20 +140,20 @@ def _answering(call: Call, emit: Sends) -> Call:
 
     async def called(batch: Batch[Any]) -> None:
         result = await call(batch)
-        await _deliver_cancellation()
+        await deliver_cancellation()
         await emit.answer_batch(result, batch)
 
     return called
 
 
-async def _deliver_cancellation() -> None:
+async def deliver_cancellation() -> None:
     """Let a cancellation that a handler has asked for, and not awaited, come before anything is done for its return."""
     task = asyncio.current_task()
     if task is not None and task.cancelling():
         await asyncio.sleep(0)
 
 
-def _with_key(call: Call, *, wants_message: bool) -> Call:
+def with_key(call: Call, *, wants_message: bool) -> Call:
     """Decode the key of a message first, whether or not the handler looks at it: what does not fit is its failure."""
 
     async def called(message: Message[Any]) -> Any:

@@ -23,7 +23,7 @@ from reactive_kafka.delivery.states import (
     WorkerState,
     after,
 )
-from reactive_kafka.observe.events import HandlerRetried
+from reactive_kafka.observe.events import AlsoFailed, HandlerRetried
 from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Spawn
@@ -206,6 +206,7 @@ class WorkerSignals:
         self.nack = acknowledger.failed  # the handler of a message failed for good
         self.verdict_of = acknowledger.verdict_of
         self.settled = acknowledger.settled
+        self.skip = acknowledger.skips.skip
         self.raised_after_ack = acknowledger.raised_after_ack
 
     def progress(self, lane: Lane) -> None:
@@ -217,6 +218,10 @@ class WorkerSignals:
         """Call number *attempt* for a message (for a batch: its first one) failed, and another one follows."""
         about = failure_of(self._parts.settings.name, message, reason)
         self._parts.observer.on(HandlerRetried(**about, attempt=attempt, wait_s=wait_s))
+
+    def also_failed(self, message: Delivery, reason: BaseException) -> None:
+        """Another handler of a broadcast failed for good: the record will be nacked for what the first one raised."""
+        self._parts.observer.on(AlsoFailed(**failure_of(self._parts.settings.name, message, reason)))
 
 
 class Workers:

@@ -15,6 +15,7 @@ NEEDED = (
     ("ordering", "partition"),
     ("ack", "post"),
     ("keep_out_of_order_acks", False),
+    ("broadcast", False),
 )
 """What a channel has to be set to. Positions are part of transactions, one after the other in each partition."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import FrameType
@@ -17,7 +17,9 @@ from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.dependency_graph import Graph, needing
 from reactive_kafka.handlers.exactly_once import exactly_once, of_memory, reads_transactions, transactional_ids
-from reactive_kafka.handlers.functions import annotated_return
+from reactive_kafka.handlers.functions import annotated_return, is_coroutine
+from reactive_kafka.handlers.incoming import incoming_spec, memory_spec
+from reactive_kafka.handlers.matches import Incoming, Match, When, misfits
 from reactive_kafka.handlers.memory import MemoryUse, memory_problems
 from reactive_kafka.handlers.middleware import Layers
 from reactive_kafka.handlers.signature import (
@@ -34,13 +36,9 @@ from reactive_kafka.handlers.spec import (
     LOADED,
     MADE,
     AppSpec,
-    Incoming,
-    Match,
     SourceSpec,
     check_named,
     check_ordering,
-    incoming_spec,
-    memory_spec,
     outgoing_spec,
     tried,
 )
@@ -69,23 +67,24 @@ class Registration:
 class Found:
     """How the decorated functions fit the names of the channels, and what is wrong with them."""
 
-    matches: dict[str, Match] = field(default_factory=dict)  # channel -> its function
+    matches: dict[str, list[Match]] = field(default_factory=dict)  # channel -> its functions
     sources: list[SourceSpec] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
 
     def add(self, match: Match, settings: Settings) -> None:
-        """Note the function of a channel."""
+        """Note a function of a channel."""
         channel = match.decorated.channel
         if channel in settings.memory and match.spark is not None:
             why = "it has objects of this process, and Spark takes records of Kafka's"
             self.problems.append(f"{match.who}: [memory.{channel}] is a memory channel: {why}")
         elif channel not in settings.incoming and channel not in settings.memory:
             self.problems.append(unknown(match.who, "incoming", channel, settings))
-        elif channel in self.matches:
-            self.problems.append(f"channel {channel!r} has two handlers: {self.matches[channel].who} and {match.who}")
+        elif match.spark is not None and channel in self.matches:
+            who = self.matches[channel][0].who
+            self.problems.append(f"channel {channel!r} has two handlers: {who} and {match.who}, which is to be alone")
         else:
-            self.matches[channel] = match
+            self.matches.setdefault(channel, []).append(match)
 
 
 class Registry:
@@ -130,25 +129,24 @@ class Registry:
         found = self._found(settings)
         matches, problems = found.matches, found.problems
         names = dict.fromkeys([*(name for name in matches if name not in settings.memory), *settings.incoming])
-        incoming = {name: incoming_spec(matches.get(name), settings.incoming[name], problems) for name in names}
+        incoming = {name: incoming_spec(matches.get(name, ()), settings.incoming[name], problems) for name in names}
         for channel in settings.incoming.values():
             check_named(channel, problems, by=MADE)
         outgoing = {name: outgoing_spec(one, problems) for name, one in settings.outgoing.items()}
         transactional_ids(tuple(settings.outgoing.values()), problems)
         for name, spec in incoming.items():
-            who = matches[name].who if name in matches else ""
+            who = " and ".join(match.who for match in matches.get(name, ()))
             incoming[name] = exactly_once(reads_transactions(spec, outgoing), who, outgoing, problems)
         handled = [(name, one) for name, one in settings.memory.items() if name in matches]
         made = {name: memory_spec(matches[name], one, problems) for name, one in handled}
-        for name, _ in handled:
-            of_memory(outgoing, matches[name].outgoing, matches[name].who, problems)
+        for match in chain.from_iterable(matches[name] for name, _ in handled):
+            of_memory(outgoing, match.outgoing, match.who, problems)
         if problems:
             raise ConfigError(*dict.fromkeys(problems))
         fed = {name for entry in self.registrations.values() for name in entry.outgoing}
         unfed = tuple(name for name in outgoing if name not in fed)
-        memory = {name: one for name, one in made.items() if one is not None}
-        unused = chain.from_iterable(_unused(one, matches.get(name)) for name, one in settings.incoming.items())
-        return AppSpec(incoming, outgoing, tuple(found.sources), (*found.warnings, *unused), unfed, memory)
+        unused = chain.from_iterable(_unused(one, matches.get(name, ())) for name, one in settings.incoming.items())
+        return AppSpec(incoming, outgoing, tuple(found.sources), (*found.warnings, *unused), unfed, made)
 
     def _found(self, settings: Settings) -> Found:
         found = Found()
@@ -157,11 +155,15 @@ class Registry:
         for channel, decorated in self.spark.items():
             who = f"@app.spark({channel!r}) of {name_and_place(decorated.function)}"
             found.add(Match(who, Incoming(channel), spark=decorated), settings)
-        for channel, match in found.matches.items():
-            is_memory = channel in settings.memory
-            if match.handler is not None and match.handler.shape is Shape.BATCH and not is_memory:
-                check_ordering(match, settings.incoming[channel], found.problems)
-        handlers = [match.handler for match in found.matches.values()]
+        for channel, matches in found.matches.items():
+            if channel in settings.memory:
+                found.problems += misfits(matches, settings.memory[channel].as_incoming, are_objects=True)
+                continue
+            found.problems += misfits(matches, settings.incoming[channel], are_objects=False)
+            for match in matches:
+                if match.handler is not None and match.handler.shape is Shape.BATCH:
+                    check_ordering(match, settings.incoming[channel], found.problems)
+        handlers = [match.handler for match in chain.from_iterable(found.matches.values())]
         found.problems += Graph(needing(handlers, found.sources)).problems
         uses = [
             MemoryUse(tuple(one.channel for one in entry.incoming), tuple(entry.outgoing))
@@ -176,15 +178,19 @@ def _two_on_spark(channel: str) -> str:
     return f"channel {channel!r} has two Spark functions"
 
 
-def _unused(channel: IncomingSettings, match: Match | None) -> Iterator[str]:
+def _unused(channel: IncomingSettings, matches: Sequence[Match]) -> Iterator[str]:
     """What the channel itself says for another kind of function than it has. Of [kafka] it is meant for others."""
     own = {key: place for key, place in channel.places.items() if "[kafka]" not in place}
-    if match is not None and match.spark is not None:
+    if any(match.spark is not None for match in matches):
         return  # what is for handlers is a problem there
-    if match is None or match.handler is None or match.handler.shape is not Shape.BATCH:
+    if not any(match.handler is not None and match.handler.shape is Shape.BATCH for match in matches):
         said = {"batch_max_records": channel.batch_max_records, "batch_max_wait": channel.batch_max_wait_s}
         for key in [key for key, value in said.items() if key in own and value != INCOMING.keys[key].parsed_default]:
             yield f"{own[key]}: has no effect: no Batch handler has this channel"
+    if channel.broadcast and "broadcast" in own and len(matches) < 2:
+        yield f"{own['broadcast']}: has no effect: the channel has {'one handler' if matches else 'no handler'}"
+    if channel.unmatched != "nack" and "unmatched" in own and any(match.decorated.when is None for match in matches):
+        yield f"{own['unmatched']}: has no effect: {matches[-1].who} takes every record"
     for place in [place for key, place in own.items() if key.partition(".")[0] == "spark"][:1]:
         yield f"{place}: has no effect: no @app.spark has this channel"
 
@@ -264,14 +270,21 @@ def check_is_function(decorator: str, function: Any) -> None:
 
 
 def incoming_of(
-    channel: str, ack: str | None, retry: int | Mapping[str, Any] | RetrySettings | None, layers: Layers
+    channel: str,
+    ack: str | None,
+    retry: int | Mapping[str, Any] | RetrySettings | None,
+    when: When | None,
+    layers: Layers,
 ) -> Incoming:
-    """What ``@app.incoming(channel, ack=, retry=)`` says, of an application or router with these layers."""
+    """What ``@app.incoming(channel, ack=, retry=, when=)`` says, of an application or router with these layers."""
     try:
         mode: AckMode | None = None if ack is None else INCOMING.keys["ack"].kind.parse(ack)
     except ValueError as error:
         raise ConfigError(f"@app.incoming(ack={ack!r}): {error}") from None
-    return Incoming(channel, mode, _retry_settings(channel, retry), layers)
+    if when is not None and (not callable(when) or is_coroutine(when)):
+        what = "is async, but its answer is needed at once" if callable(when) else "is no function"
+        raise ConfigError(f"@app.incoming({channel!r}, when={when!r}): it {what}: give a plain one of the Message")
+    return Incoming(channel, mode, _retry_settings(channel, retry), when, layers)
 
 
 def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:

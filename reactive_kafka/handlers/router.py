@@ -26,6 +26,7 @@ from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.function import SparkDecoration, check_spark_function
 from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.verdicts.message import Message
 
 F = TypeVar("F", bound=Callable[..., Any])
 M = TypeVar("M", bound=Middleware)
@@ -118,6 +119,7 @@ class Declarations(JobDecorators):
         *,
         ack: AckMode | None = None,
         retry: int | Mapping[str, Any] | RetrySettings | None = None,
+        when: Callable[[Message[Any]], object] | None = None,
         **configured: Never,
     ) -> Callable[[F], F]:
         """Hand the records of a channel to the decorated function.
@@ -127,6 +129,8 @@ class Declarations(JobDecorators):
             ack: ``"post"`` (acked when it returns, nacked when it raises), ``"manual"``, ``"pre"`` or ``"none"``;
                 None: what the channel is configured with, ``"post"`` by default.
             retry: Calls in all, or a table like ``[incoming.NAME.retry]``; None: as configured.
+            when: Which records the function takes, where the channel has several handlers: a plain function of the
+                Message, true for those. The first handler that takes a record gets it; one without ``when`` comes last.
             configured: Nothing: what else there is to say stands in ``[incoming.NAME]``.
 
         Raises:
@@ -134,7 +138,7 @@ class Declarations(JobDecorators):
             RuntimeError: The application is running.
         """
         declared = self._decorating("incoming", channel, given=configured)
-        decorated = incoming_of(channel, ack, retry, self._layers)
+        decorated = incoming_of(channel, ack, retry, when, self._layers)
 
         def decorate(function: F) -> F:
             entry = declared.registry.of(function)

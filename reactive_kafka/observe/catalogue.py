@@ -18,6 +18,7 @@ Unit = Literal[
 
 COMMIT_OUTCOMES = ("ok", "failed", "unknown")
 REBALANCE_KINDS = ("assigned", "revoked", "lost")
+SKIP_REASONS = ("filter", "age", "unmatched")
 UNREADABLE_POLICIES = ("wait", "skip", "fail")
 RESET_TARGETS = ("earliest", "latest")
 SEND_OUTCOMES = ("ok", "failed")
@@ -51,6 +52,8 @@ RECORDS_RECEIVED = _counter("records_received_total", "records", _PARTITION, "Re
 RECORDS_ACKED = _counter("records_acked_total", "records", _PARTITION, "Records settled by an ack.")
 RECORDS_NACKED = _counter("records_nacked_total", "records", (*_PARTITION, "strategy"),
     "Records nacked, by the failure strategy that was applied.")
+RECORDS_SKIPPED = _counter("records_skipped_total", "records", (*_CHANNEL, "reason"),
+    "Records settled without a call of a handler, by reason: filter, age (max_record_age), unmatched.")
 DEAD_LETTERS = _counter("dead_letters_total", "records", _PARTITION,
     "Records written to the dead-letter topic, confirmed by the broker; by the partition they came from.")
 DELAYED_RETRIES = _counter("delayed_retries_total", "records", _PARTITION,

@@ -63,13 +63,15 @@ class PartitionTotals:
     dead_lettered: int = 0  # written to the dead-letter topic, confirmed
     delayed: int = 0  # written to a retry topic, confirmed
     poison: int = 0
+    skipped: dict[str, int] = field(default_factory=dict)  # reason (filter, age, unmatched) -> records
 
     def add(self, other: PartitionTotals) -> None:
         """Count what *other* has counted."""
         for name in ("received", "acked", "dead_lettered", "delayed", "poison"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
-        for strategy, records in other.nacked.items():
-            self.nacked[strategy] = self.nacked.get(strategy, 0) + records
+        for mine, theirs in ((self.nacked, other.nacked), (self.skipped, other.skipped)):
+            for name, records in theirs.items():
+                mine[name] = mine.get(name, 0) + records
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -169,7 +169,15 @@ def _channel(facts: ChannelFacts) -> Iterator[Sample]:
     yield from _by(names.COMMITS, facts.commits, channel, names.COMMIT_OUTCOMES)
     yield from _by(names.REBALANCES, facts.rebalances, channel, names.REBALANCE_KINDS)
     yield from _by(names.OFFSET_RESETS, facts.resets, channel, names.RESET_TARGETS)
+    yield from _by(names.RECORDS_SKIPPED, _skipped(facts), channel, names.SKIP_REASONS)
     yield from _by(names.UNREADABLE_OFFSETS, facts.unreadable, channel, names.UNREADABLE_POLICIES)
+
+
+def _skipped(facts: ChannelFacts) -> Mapping[str, int]:
+    sums = PartitionTotals()
+    for totals in facts.totals.values():
+        sums.add(totals)
+    return sums.skipped
 
 
 def _partitions(facts: ChannelFacts) -> Iterator[Sample]:

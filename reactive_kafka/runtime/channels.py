@@ -20,10 +20,10 @@ from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
 from reactive_kafka.config.tables import CheckpointSettings
+from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.formats.registered.schemas import Asker, Schemas
 from reactive_kafka.handlers.dependencies import Dependencies
-from reactive_kafka.handlers.signature import HandlerSpec
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
@@ -81,9 +81,8 @@ class RunChannels:
         }
         self.outgoing.update(self._memory)
         for name, one in spec.app.memory.items():
-            if one.handler is not None:
-                make = self._workers(one, one.handler, awaits_commits=True)  # each is settled by itself
-                MemoryChannel(one.settings, self._memory[name], services, make)  # kept by its target
+            make = self._workers(one, awaits_commits=True)  # each is settled by itself
+            MemoryChannel(one.settings, self._memory[name], services, make)  # kept by its target
         self._jobs = Jobs(spec.hooks.jobs, services, self._context, fails)
         self.incoming = {name: self._incoming(one) for name, one in incoming.items()}
         self._sources = Sources(spec.app.sources, self.outgoing.__getitem__, dependencies, services.tasks)
@@ -140,11 +139,11 @@ class RunChannels:
         settings, strategy = spec.settings, strategy_for(spec.settings)
         if spec.schemas is not None:
             spec.schemas.connect(self.registry)
-        make: MakeWorkers | None = None
+        make, skipping = None, _skipping(spec, self._services)
         if spec.spark is not None:
             make = self._spark_workers(settings, spec.spark, spec.schemas)
         elif spec.handler is not None:
-            make = self._workers(spec, spec.handler, awaits_commits=strategy.commits_at_ack)
+            make = self._workers(spec, awaits_commits=strategy.commits_at_ack)
         return ChannelLifecycle(
             ChannelSpec(
                 settings=settings,
@@ -160,6 +159,7 @@ class RunChannels:
                 key_of=spec.key_of if spec.has_handler else None,
                 connector=self._reader(spec),
                 schemas=spec.schemas,
+                skipping=skipping if skipping.is_needed else None,
                 keeps_plans=spec.spark is not None,
             )
         )
@@ -181,10 +181,10 @@ class RunChannels:
             raise ConfigError(f"{settings.place('checkpoint.store', settings.checkpoint.store)}: {error}") from error
         return CheckpointSpec(store, codec)
 
-    def _workers(self, spec: IncomingSpec, handler: HandlerSpec, *, awaits_commits: bool) -> MakeWorkers:
-        targets = [self.outgoing[name] for name in spec.outgoing]
+    def _workers(self, spec: IncomingSpec, *, awaits_commits: bool) -> MakeWorkers:
+        target, skipping = self.outgoing.__getitem__, _skipping(spec, self._services)
         spans = self.tracing.calls(spec.settings, is_kafka=spec.settings.name not in self._memory)
-        make = partial(handler_workers, spec, handler, targets, self._dependencies, self._context)
+        make = partial(handler_workers, spec, target, self._dependencies, self._context, skipping)
         return make(awaits_commits=awaits_commits, spans=spans)
 
     def _spark_workers(self, settings: IncomingSettings, spark: SparkFunction, schemas: Schemas | None) -> MakeWorkers:
@@ -291,3 +291,7 @@ def _servers(connector: Connector, settings: IncomingSettings) -> str:
     """The bootstrap servers of a channel, for Spark's executors."""
     named = settings.client.get("bootstrap_servers")
     return connector.bootstrap(named) if isinstance(connector, KafkaConnector) else str(named)
+
+
+def _skipping(spec: IncomingSpec, services: RunServices) -> Skipping:
+    return Skipping(spec.settings, spec.filter, services.clock.wall)

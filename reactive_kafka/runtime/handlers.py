@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import Context
 from dataclasses import replace
 from functools import partial
@@ -14,9 +14,12 @@ from reactive_kafka.channel.spec import MakeWorkers
 from reactive_kafka.delivery.attempts import BatchDispatcher
 from reactive_kafka.delivery.calls import Invocation
 from reactive_kafka.delivery.records import Dispatcher
+from reactive_kafka.delivery.several import Branch, BroadcastDispatcher, ChoosingDispatcher, FilteringBatches
+from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.handlers.calls import as_async
 from reactive_kafka.handlers.dependencies import Dependencies
+from reactive_kafka.handlers.matches import BranchSpec
 from reactive_kafka.handlers.middleware import around_send, generating, in_middleware, takes_message
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec
@@ -29,42 +32,70 @@ from reactive_kafka.verdicts.hook import Call
 
 def handler_workers(
     spec: IncomingSpec,
-    handler: HandlerSpec,
-    targets: Sequence[Target],
+    target: Callable[[str], Target],
     dependencies: Dependencies,
     context: Context,
+    skipping: Skipping,
     *,
     awaits_commits: bool,
     spans: CallSpans | None = None,
 ) -> MakeWorkers:
-    """What makes the workers of a channel with this handler, whose results go to *targets*; they run in *context*."""
-    is_blocking, handler = not handler.is_async, dependencies.fill(handler)
-    kind = BatchDispatcher if handler.shape is Shape.BATCH else Dispatcher
-    yields, around, settles = handler.yields, around_send(handler.send_middleware), spec.settings.ack == "post"
-    outputs = Outputs(targets, settles=settles, yields=yields, around=around) if targets else None
-    make_outputs = partial(TransactionalOutputs, targets, yields=yields, around=around)
-    call = call_of(handler)
+    """What makes the workers of a channel with handlers, whose results go where *target* says; they run in *context*.
+
+    Where one handler takes every record, they choose nothing.
+    """
+    branches = spec.branches or tuple(BranchSpec(one, spec.outgoing, spec.settings.retry) for one in spec.handlers)
+    filled = [replace(one, handler=dependencies.fill(one.handler)) for one in branches]
+    common = Invocation(
+        call=call_of(filled[0].handler),
+        decode=spec.decode,
+        decode_record=spec.decode_record,
+        wants_message=False,
+        ack=spec.settings.ack,
+        refusal=spec.refusal,
+        decodes_keys=spec.decode_key is not None,
+        is_blocking=not all(one.handler.is_async for one in branches),
+        leaves_threads=not all(one.handler.is_async for one in filled),
+        around=None if spans is None else spans.around,
+        awaits_commits=awaits_commits,
+    )
+    invocations = [_invocation(common, one, [target(name) for name in one.outgoing]) for one in filled]
+    is_batch, is_chosen = branches[0].handler.shape is Shape.BATCH, bool(spec.branches) or skipping.is_needed
+    kind = BroadcastDispatcher if spec.settings.broadcast and len(branches) > 1 else ChoosingDispatcher
 
     def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
-        invocation = Invocation(
-            call=call,
-            decode=spec.decode,
-            decode_record=spec.decode_record,
-            wants_message=takes_message(handler),
-            ack=spec.settings.ack,
-            # Transactions are a session's, as its partitions are.
-            emit=make_outputs(transactions=setup.hook) if isinstance(setup.hook, ExactlyOnce) else outputs,
-            refusal=spec.refusal,
-            decodes_keys=spec.decode_key is not None,
-            is_blocking=is_blocking,
-            leaves_threads=not handler.is_async,
-            around=None if spans is None else spans.around,
-            awaits_commits=awaits_commits,
-        )
         # A worker's task would otherwise inherit the context of whoever wakes it, which may be a handler that
         # resumes a channel, or acks what another one waits for.
         spawn = lambda task, name: context.copy().run(setup.spawn, task, name)  # noqa: E731
-        return kind(replace(setup, spawn=spawn), invocation, signals)
+        own, made = replace(setup, spawn=spawn), [invocation(setup) for invocation in invocations]
+        if not is_chosen:
+            return (BatchDispatcher if is_batch else Dispatcher)(own, made[0], signals)
+        if is_batch:
+            return FilteringBatches(own, made[0], signals, skipping)
+        several = [
+            Branch(invocation, one.retry, one.when, one.kinds, one.read)
+            for invocation, one in zip(made, branches, strict=True)
+        ]
+        return kind(own, several, signals, skipping)
+
+    return make
+
+
+def _invocation(
+    common: Invocation, branch: BranchSpec, targets: Sequence[Target]
+) -> Callable[[WorkerSetup], Invocation]:
+    """How one handler of a channel is called, in each of the channel's sessions."""
+    handler = branch.handler
+    yields, around, settles = handler.yields, around_send(handler.send_middleware), common.ack == "post"
+    outputs = Outputs(targets, settles=settles, yields=yields, around=around) if targets else None
+    make_outputs = partial(TransactionalOutputs, targets, yields=yields, around=around)
+    invocation = replace(common, call=call_of(handler), wants_message=takes_message(handler), emit=outputs)
+
+    def make(setup: WorkerSetup) -> Invocation:
+        # Transactions are a session's, as its partitions are.
+        if targets and isinstance(setup.hook, ExactlyOnce):
+            return replace(invocation, emit=make_outputs(transactions=setup.hook))
+        return invocation
 
     return make
 

@@ -77,7 +77,7 @@ def configured(
 def graph_of(spec: AppSpec, overrides: Mapping[Factory, Factory]) -> Graph:
     """The dependencies of an application, made by *overrides* where these say so. ConfigError: that cannot be."""
     channels = (*spec.incoming.values(), *spec.memory.values())
-    graph = Graph(needing((one.handler for one in channels), spec.sources), overrides)
+    graph = Graph(needing((handler for one in channels for handler in one.handlers), spec.sources), overrides)
     if graph.problems:
         raise ConfigError(*(f"app.dependency_overrides: {problem}" for problem in graph.problems))
     return graph

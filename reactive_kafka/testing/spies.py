@@ -71,14 +71,17 @@ class Spies:
         return replace(spec, incoming=incoming, memory=memory)
 
     def _watched(self, channel: str, spec: IncomingSpec) -> IncomingSpec:
-        if spec.handler is None:
-            return spec
-        function = spec.handler.function
+        handler = None if spec.handler is None else self._spied(channel, spec.handler)
+        branches = tuple(replace(one, handler=self._spied(channel, one.handler)) for one in spec.branches)
+        return replace(spec, handler=handler, branches=branches)
+
+    def _spied(self, channel: str, handler: HandlerSpec) -> HandlerSpec:
+        function = handler.function
         spy = next((spy for spy in self._spies if spy.function == function), None)
         if spy is None:
             spy = HandlerSpy(function)
             self._spies.append(spy)
-        return replace(spec, handler=replace(spec.handler, function=_watching(channel, spec.handler, spy.calls)))
+        return replace(handler, function=_watching(channel, handler, spy.calls))
 
 
 def _watching(channel: str, handler: HandlerSpec, calls: list[HandlerCall]) -> Handler:

@@ -57,7 +57,7 @@ def _encoder(app: App, settings: IncomingSettings | None, topic: str) -> Encoder
     encode = encoder_for(format, source)
     check = None
     if schema.file is None and channel.handler is not None:
-        check = checker_for(channel.handler.payload_type)
+        check = checker_for(channel.asked)
 
     def of_handler(value: object) -> bytes | None:
         if isinstance(value, bytes):

@@ -16,6 +16,7 @@ from reactive_kafka.verdicts.delivery import D, Delivery, failure_of, is_open
 from reactive_kafka.verdicts.futures import AckFutures, follow
 from reactive_kafka.verdicts.nack import FailureRunner, Strategies, VerdictParts
 from reactive_kafka.verdicts.partition import PartitionVerdicts, verdicts_of
+from reactive_kafka.verdicts.skips import Skips
 
 
 class Acknowledger:
@@ -35,6 +36,7 @@ class Acknowledger:
         self.awaited_by: set[object] = set()  # who waits for progress: while there is somebody, each verdict tells
         self.failure: BaseException | None = None  # what the channel has failed for
         self._parts = parts
+        self.skips = Skips(parts, self._settled_by_strategy)
         self._failures = FailureRunner(parts, strategies, self.futures, self._settled_by_strategy)
 
     def begins(self, tracker: OffsetTracker, owner: str) -> None:

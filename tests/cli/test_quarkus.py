@@ -74,11 +74,11 @@ def test_the_profile_is_the_environments(folder: Path) -> None:
 
 def test_problems_are_told_and_nothing_is_printed(folder: Path) -> None:
     with (folder / "application.properties").open("a") as file:
-        file.write("mp.messaging.incoming.orders.broadcast=true\nmp.messaging.incoming.orders.ordred=key\n")
+        file.write("mp.messaging.incoming.orders.lazy-client=true\nmp.messaging.incoming.orders.ordred=key\n")
     ended = cli("check", "--from-quarkus", "application.properties", cwd=folder)
     assert (ended.code, ended.out) == (2, "")
     assert "2 problems in the configuration" in ended.err
-    assert "application.properties, line 8: mp.messaging.incoming.orders.broadcast = 'true': not supported" in ended.err
+    assert "application.properties, line 8: mp.messaging.incoming.orders.lazy-client = 'true': not supported" in ended.err
     assert "did you mean 'ordered'?" in ended.err
 
 

@@ -37,6 +37,8 @@ def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
                 "keep_out_of_order_acks": False,
                 "offset_metadata_cache": True,
                 "offset_metadata_strategy": "current",
+                "unmatched": "nack",
+                "broadcast": False,
                 "concurrency": 1,
                 "consumers": 1,
                 "batch_max_records": 500,

@@ -53,7 +53,7 @@ def test_every_contradiction_is_reported_at_once() -> None:
         return click
 
     problems = problems_of(app)
-    assert len(problems) == 5
+    assert len(problems) == 6
     text = "\n".join(problems)
     assert "no [incoming.oders] is configured in code (there are 'clicks', 'orders'); did you mean 'orders'?" in text
     assert "no [outgoing.invoises] is configured in code (there are 'invoices'); did you mean 'invoices'?" in text

@@ -417,6 +417,7 @@ def errors(error: Exception) -> None:
         rk.CommitRefusedError,
         rk.OffloadError,
         rk.PoisonError,
+        rk.UnmatchedRecordError,
     )
     of_the_broker: tuple[type[rk.BrokerError], ...] = (
         rk.FatalBrokerError,

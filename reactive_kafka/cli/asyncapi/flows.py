@@ -59,50 +59,58 @@ def flows_of(spec: AppSpec) -> Iterator[Flow]:
     for incoming in spec.incoming.values():
         flow = _received(incoming)
         yield flow
-        yield from _failed(incoming.settings, flow.contents[0])
+        yield from _failed(incoming.settings, flow.contents)
     for name, outgoing in spec.outgoing.items():
         yield from _sent(outgoing, list(_senders(name, spec)))
 
 
 def _received(spec: IncomingSpec) -> Flow:
     settings = spec.settings
-    payload: Any = Any
-    function: Callable[..., Any] | None = None
-    if spec.handler is not None:
-        payload, function = spec.handler.payload_type, spec.handler.function
-    elif spec.spark is not None:
-        payload, function = (bytes if spec.spark.model is None else spec.spark.model), spec.spark.function
-    content = Content(
-        name=_type_name(payload) or settings.name,
-        asked=Asked(payload, "validation"),
-        format=settings.value_deserializer or _format_of(payload),
-        key_format=settings.key_deserializer,
+    payloads: list[Any] = [Any]
+    functions: tuple[Callable[..., Any], ...] = tuple(handler.function for handler in spec.handlers)
+    if spec.spark is not None:
+        payloads, functions = [bytes if spec.spark.model is None else spec.spark.model], (spec.spark.function,)
+    elif spec.handlers:
+        payloads = []
+        for handler in spec.handlers:  # types need not be hashable
+            payloads += [] if handler.payload_type in payloads else [handler.payload_type]
+    contents = tuple(
+        Content(
+            name=_type_name(payload) or settings.name,
+            asked=Asked(payload, "validation"),
+            format=settings.value_deserializer or _format_of(payload),
+            key_format=settings.key_deserializer,
+        )
+        for payload in payloads
     )
     return Flow(
         name=f"receive-{settings.name}",
         action="receive",
         client=settings.client,
-        contents=(content,),
+        contents=contents,
         topics=settings.subscription.topics,
         pattern=settings.pattern,
         group_id=settings.group_id,
-        functions=() if function is None else (function,),
+        functions=functions,
     )
 
 
-def _failed(settings: IncomingSettings, content: Content) -> Iterator[Flow]:
+def _failed(settings: IncomingSettings, contents: Sequence[Content]) -> Iterator[Flow]:
     """What becomes of records that failed."""
     if (retry := settings.delayed_retry) is not None:
         needed = {headers.COUNT, headers.FIRST_PROCESSING, *(headers.DELAYED + name for name in _ORIGIN)}
         about = f"A record of {settings.name} that failed: it is tried again after the delay in the topic's name."
-        again = replace(
-            content,
-            name=f"retry-of-{settings.name}",
-            headers=headers.DELAYED_NAMES,
-            required=frozenset(needed),
-            about=about,
+        again = tuple(
+            replace(
+                content,
+                name=f"retry-of-{settings.name}",
+                headers=headers.DELAYED_NAMES,
+                required=frozenset(needed),
+                about=about,
+            )
+            for content in contents
         )
-        send = Flow(f"send-retries-of-{settings.name}", "send", settings.client, (again,), retry.topics)
+        send = Flow(f"send-retries-of-{settings.name}", "send", settings.client, again, retry.topics)
         yield send
         name, group = f"receive-retries-of-{settings.name}", group_of_retries(settings)
         yield replace(send, name=name, action="receive", client=retry.client, group_id=group)
@@ -119,9 +127,9 @@ def _failed(settings: IncomingSettings, content: Content) -> Iterator[Flow]:
 def _senders(channel: str, spec: AppSpec) -> Iterator[tuple[Callable[..., Any], Any]]:
     """Each function whose results go to a channel, and the type of what it sends."""
     for incoming in (*spec.incoming.values(), *spec.memory.values()):
-        handler = incoming.handler
-        if handler is not None and channel in incoming.outgoing:
-            yield handler.function, _one_of(handler.returns) if handler.yields else handler.returns
+        for handler in incoming.handlers:
+            if channel in incoming.outgoing_of(handler):
+                yield handler.function, _one_of(handler.returns) if handler.yields else handler.returns
     for source in spec.sources:
         if channel in source.outgoing:
             yield source.function, _one_of(source.returns)

@@ -142,7 +142,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _refused("key-deserialization-failure-handler", INCOMING, _HANDLED),
     _refused("value-deserialization-failure-handler", INCOMING, _HANDLED),
     _refused("consumer-rebalance-listener.name", INCOMING, _DECORATE),
-    _refused("broadcast", INCOMING, "a channel has one handler; let it call the others", "false"),
+    _mapped("broadcast", INCOMING, "broadcast", read.boolean, "false"),
     _ruled(
         "batch", INCOMING, "batch_max_records, batch_max_wait = 0; annotate the handler's argument Batch[...]", "false"
     ),

@@ -114,12 +114,35 @@ class HandlerFailed(RecordFailed):
     """A handler raised after its record had been acked or nacked: that verdict stands."""
 
 
+@event("{records}: another handler of the broadcast failed, too")
+class AlsoFailed(RecordFailed):
+    """A record goes to several handlers, and will be nacked for what the first of them raised."""
+
+
 @event("{partition} offset {offset}: attempt {attempt} failed, next in {wait_s:g} s: {reason}")
 class HandlerRetried(FailureEvent):
     """A handler failed and is called again in *wait_s* seconds; *attempt* is the call that failed, from 1."""
 
     attempt: int
     wait_s: float
+
+
+SKIPPED = {
+    "filter": "skipped by the channel's filter",
+    "age": "skipped: older than max_record_age",
+    "unmatched": "skipped: no handler takes such a record",
+}
+
+
+@event(apart=("why",))
+class RecordsSkipped(ChannelEvent):
+    """So many *records* were settled without a call of a handler since the last such event of the channel."""
+
+    why: Literal["filter", "age", "unmatched"]
+    records: int
+
+    def text(self) -> str:
+        return f"{count_of(self.records)} {SKIPPED[self.why]}"
 
 
 @event(level="warning")

@@ -1,0 +1,139 @@
+"""The functions of one channel: how each is decorated, and which records are whose where there are several. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import combinations
+from typing import Any
+
+from reactive_kafka.config.schema import AckMode, IncomingSettings
+from reactive_kafka.config.tables import RetrySettings
+from reactive_kafka.formats.unions import kinds_of, told_apart
+from reactive_kafka.formats.wanted import name_of, wanted
+from reactive_kafka.handlers.middleware import Layers
+from reactive_kafka.handlers.signature import HandlerSpec, Shape
+from reactive_kafka.records import RawRecord
+from reactive_kafka.spark.batches.function import SparkDecoration
+from reactive_kafka.verdicts.message import Message
+
+When = Callable[[Message[Any]], object]
+Kinds = tuple[type, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """One ``@app.incoming`` of a function."""
+
+    channel: str
+    ack: AckMode | None = None
+    retry: RetrySettings | None = None
+    when: When | None = None
+    layers: Layers = field(default_factory=Layers)  # of the application or router that it was declared on
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One function of a channel: a handler with its decorator, or a Spark function; or neither."""
+
+    who: str
+    decorated: Incoming
+    handler: HandlerSpec | None = None
+    outgoing: tuple[str, ...] = ()
+    spark: SparkDecoration | None = None
+
+    @property
+    def payload_type(self) -> Any:
+        """What it asks for."""
+        return Any if self.handler is None else self.handler.payload_type
+
+
+@dataclass(frozen=True, slots=True)
+class BranchSpec:
+    """One handler of a channel whose handlers are chosen for each record."""
+
+    handler: HandlerSpec
+    outgoing: tuple[str, ...]
+    retry: RetrySettings
+    when: When | None = None
+    kinds: Kinds = ()  # those of its payloads, where the channel reads several; (): they do not say whose a record is
+    read: Callable[[RawRecord], Any] | None = None  # reads its own payload; None: it takes the channel's
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What the values of a channel are read into for all of its handlers.
+
+    Attributes:
+        kinds: The classes that each handler takes; ``()`` for all where these do not tell records apart.
+        is_plain: The types have nothing in common, and each handler reads its own: *asked* is for ``when``.
+    """
+
+    asked: Any
+    kinds: Sequence[Kinds]
+    is_plain: bool = False
+
+
+def reading_of(matches: Sequence[Match], deserializer: str | None, *, are_objects: bool = False) -> Reading:
+    """How the values of a channel are read; *are_objects*: those of a memory channel, which are not."""
+    asked = [match.payload_type for match in matches]
+    nothing: Sequence[Kinds] = [()] * len(asked)
+    if all(one == asked[0] for one in asked):
+        return Reading(asked[0], nothing)
+    together = told_apart(asked, are_objects=are_objects)
+    if together is not None:
+        return Reading(together, [kinds_of(one) or () for one in asked])
+    is_raw = deserializer is None and any(wanted(one).base in (bytes, str) for one in asked)
+    return Reading(bytes | None if is_raw else Any, nothing, is_plain=True)
+
+
+def in_order(matches: Sequence[Match], settings: IncomingSettings) -> list[Match]:
+    """The functions of a channel as their records are offered to them: those without ``when`` last."""
+    return list(matches) if settings.broadcast else sorted(matches, key=lambda match: match.decorated.when is None)
+
+
+def is_chosen(matches: Sequence[Match]) -> bool:
+    """Whether a handler of the channel does not take every record."""
+    return len(matches) > 1 or any(match.decorated.when is not None for match in matches)
+
+
+def misfits(matches: Sequence[Match], settings: IncomingSettings, *, are_objects: bool) -> Iterator[str]:
+    """What keeps several handlers from sharing a channel."""
+    if not is_chosen(matches):
+        return
+    for match in matches:
+        if match.handler is not None and match.handler.shape is Shape.BATCH:
+            why = "takes batches, and is the only handler of its channel, without when=: divide the batch in it"
+            yield f"{match.who}: {why}"
+    acks = {match.decorated.ack or settings.ack: match.who for match in matches}
+    if len(acks) > 1:
+        said = ", ".join(f"{who} has {ack!r}" for ack, who in acks.items())
+        yield f"channel {settings.name!r}: its handlers have one ack mode, and {said}"
+    if settings.broadcast:
+        yield from _of_broadcast(matches, settings)
+    else:
+        yield from _not_told_apart(matches, settings, are_objects=are_objects)
+
+
+def _of_broadcast(matches: Sequence[Match], settings: IncomingSettings) -> Iterator[str]:
+    where = settings.place("broadcast", True)
+    for match in matches:
+        if (ack := match.decorated.ack or settings.ack) != "post":
+            yield f"{where}: the record is acked when all handlers are done, and {match.who} has ack = {ack!r}"
+    if settings.commit_strategy == "checkpoint":
+        yield f'{where}: states and transactions are one handler\'s, and commit_strategy is "checkpoint"'
+
+
+def _not_told_apart(matches: Sequence[Match], settings: IncomingSettings, *, are_objects: bool) -> Iterator[str]:
+    """The first two handlers that would take the same record."""
+    reading = reading_of(matches, settings.value_deserializer, are_objects=are_objects)
+    plain = [
+        (match, kinds) for match, kinds in zip(matches, reading.kinds, strict=True) if match.decorated.when is None
+    ]
+    for (one, mine), (other, theirs) in combinations(plain, 2):
+        if not mine or not theirs or set(mine) & set(theirs):
+            types = f"{name_of(one.payload_type)} and {name_of(other.payload_type)}"
+            why = f"what is read does not tell whether a record is for the one or the other ({types})"
+            remedy = "give one of them when=, or types of a discriminated union, or set broadcast = true"
+            yield f"channel {settings.name!r} has two handlers: {one.who} and {other.who}; {why}: {remedy}"
+            return
