@@ -14,11 +14,11 @@ from reactive_kafka.formats.wanted import is_union, wanted
 
 
 def kinds_of(annotation: Any) -> tuple[type, ...] | None:
-    """The classes that values of a type are instances of, None's too; None: no classes say that."""
+    """The classes that values of a type are instances of, None's too; None: no classes say that, or not they alone."""
     asked = wanted(annotation)
-    members = typing.get_args(asked.base) if is_union(asked.base) else (asked.base,)
-    bases = [wanted(member).base for member in members]
-    if any(base in (Any, object) or not _is_class(base) for base in bases):
+    members = [wanted(member) for member in typing.get_args(asked.base)] if is_union(asked.base) else [asked]
+    bases = [member.base for member in members]
+    if any(member.constrained or member.base is object or not _is_class(member.base) for member in members):
         return None
     nothing = (types.NoneType,) if asked.accepts_none and types.NoneType not in bases else ()
     return (*bases, *nothing)
@@ -62,18 +62,21 @@ def _are_tagged(structs: Sequence[Any]) -> bool:
 def _discriminator(classes: Sequence[type]) -> str | None:
     """A field that is a Literal in each class, of other values in each."""
     first, *others = [_literals(one) for one in classes]
-    for name, values in first.items():
-        each = [values, *(other.get(name, ()) for other in others)]
+    for (name, alias), values in first.items():
+        each = [values, *(other.get((name, alias), ()) for other in others)]
         if all(each) and len(set().union(*each)) == sum(map(len, each)):
             return name
     return None
 
 
-def _literals(kind: type) -> Mapping[str, tuple[Any, ...]]:
-    """Field -> the values that its Literal allows."""
+def _literals(kind: type) -> Mapping[tuple[str, str], tuple[Any, ...]]:
+    """Field, and its name in what is read -> the values that its Literal allows."""
     fields = getattr(kind, "model_fields", None)  # of a pydantic model, which has resolved them
-    try:
-        hints = typing.get_type_hints(kind) if fields is None else {name: fields[name].annotation for name in fields}
-    except Exception:  # names that do not exist (yet): whoever reads the type reports it
-        return {}
-    return {name: typing.get_args(hint) for name, hint in hints.items() if typing.get_origin(hint) is Literal}
+    if fields is not None:
+        found = {(name, str(one.validation_alias or one.alias or name)): one.annotation for name, one in fields.items()}
+    else:
+        try:
+            found = {(name, name): hint for name, hint in typing.get_type_hints(kind).items()}
+        except Exception:  # names that do not exist (yet): whoever reads the type reports it
+            return {}
+    return {at: typing.get_args(hint) for at, hint in found.items() if typing.get_origin(hint) is Literal}

@@ -586,3 +586,29 @@ async def test_a_record_that_the_broker_refuses_fails_the_whole_call() -> None:
         assert isinstance(ignored.error, RejectedRecordError)
         assert "invoices-7 does not exist" in ignored.reason
         assert values(test.broker) == [b"fine", b"b"]
+
+
+@in_virtual_time
+async def test_of_several_handlers_each_has_its_own_transaction_or_none() -> None:
+    app, seen = app_with(filter="tests.app.test_exactly_once:is_wanted"), list[bytes]()
+
+    @app.incoming("orders", when=lambda message: message.payload == b"silent")
+    async def silent(order: bytes) -> None:
+        seen.append(order)
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes | None:
+        return order if order != b"nothing" else None
+
+    async with running(app) as test:
+        await send(test, b"a", b"silent", b"nothing", b"unwanted", b"b")
+        await until(lambda: position(test.broker) == 5, 60)
+        assert values(test.broker) == [b"a", b"b"]
+        await send(test, b"silent")
+        await until(lambda: position(test.broker) == 6, 60)
+    assert seen == [b"silent", b"silent"]
+
+
+def is_wanted(message: Message[bytes]) -> bool:
+    return message.payload != b"unwanted"

@@ -98,6 +98,42 @@ async def greet(name: str) -> None:
 '''
 
 
+SEVERAL = """\
+from typing import Literal
+from pydantic import BaseModel
+from reactive_kafka import App
+
+app = App()
+
+class Placed(BaseModel):
+    type: Literal["placed"]
+
+class Cancelled(BaseModel):
+    type: Literal["cancelled"]
+
+@app.incoming("events")
+@app.outgoing("invoices")
+async def placed(event: Placed) -> int:
+    return 1
+
+@app.incoming("events")
+async def cancelled(event: Cancelled) -> None: ...
+"""
+
+
+def test_the_messages_of_several_handlers_are_those_of_one_operation(printed: Print) -> None:
+    config = '[incoming.events]\ngroup_id = "g"\nfailure_strategy = "delayed-retry-topic"\n[outgoing.invoices]\n'
+    document = printed(SEVERAL, config)
+    operation = document["operations"]["receive-events"]
+    assert [one["$ref"] for one in operation["messages"]] == [
+        "#/channels/events/messages/Placed",
+        "#/channels/events/messages/Cancelled",
+    ]
+    assert operation["summary"] == "shop.placed, shop.cancelled"
+    assert document["operations"]["send-invoices"]["summary"] == "shop.placed"
+    assert len(document["operations"]["receive-retries-of-events-events_retry_10000"]["messages"]) == 2
+
+
 def test_a_small_application_is_one_channel_and_one_operation(printed: Print) -> None:
     document = printed(HELLO, '[incoming.greetings]\ngroup_id = "hello"\n')
     assert document == {

@@ -78,7 +78,7 @@ def test_problems_are_told_and_nothing_is_printed(folder: Path) -> None:
     ended = cli("check", "--from-quarkus", "application.properties", cwd=folder)
     assert (ended.code, ended.out) == (2, "")
     assert "2 problems in the configuration" in ended.err
-    assert "application.properties, line 8: mp.messaging.incoming.orders.lazy-client = 'true': not supported" in ended.err
+    assert "line 8: mp.messaging.incoming.orders.lazy-client = 'true': not supported" in ended.err
     assert "did you mean 'ordered'?" in ended.err
 
 

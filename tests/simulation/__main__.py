@@ -28,7 +28,7 @@ MOST_SHOWN = 5
 KINDS = (
     "single", "batch", "manual", "iterate", "spark",
     "checkpoint", "states", "transactions", "strings", "keep", "control", "graceful", "latest", "limit", "odd",
-    "outage", "pause", "retention", "cooperative", "middleware",
+    "outage", "pause", "retention", "cooperative", "middleware", "filter", "several", "broadcast",
 )  # fmt: skip
 WORLDS = {"chain": (run_chain, OF_CHAINS), "ends": (run_ends, OF_ENDS)}
 """Seeds of other kinds, with what must happen in many of them: what a handler sends, and ends of reading."""
@@ -46,7 +46,7 @@ EXPECTED = (
     *(f"fault {kind}" for kind in FAULTS), "answer failed", "answer unknown", "assigned back", "assigned ",
     "end raised", "end failed", "end cancelled", "ignored", "letter", "poison", "failed", "compacted",
     "member crash", "expired", "commit late", "begun again", "reset", "fetched", "ready UP", "ready DOWN: why",
-    "all lost", "paused", "resumed", "trimmed", "appeared", "latest", "graceful",
+    "all lost", "paused", "resumed", "trimmed", "appeared", "latest", "graceful", "filtered", "aside", "aside failed",
     *(f"odd {kind}" for kind in sorted(ON)), *(f"odd {kind}" for kind in AROUND),
 )  # fmt: skip
 OF_OFFSETS = {

@@ -16,7 +16,7 @@ from typing import Any, Literal, NamedTuple
 from tests.simulation.history import Event, Partition
 
 NEVER = 10**12
-_OF_A_RECORD = frozenset({"begin", "end", "ack", "ignored", "letter", "copy", "compacted", "skipped", "row"})
+_OF_A_RECORD = frozenset({"begin", "end", "aside", "ack", "ignored", "letter", "copy", "compacted", "skipped", "row"})
 Place = tuple[Partition, int]
 Headers = tuple[tuple[str, bytes | None], ...]
 
@@ -63,6 +63,8 @@ class Promise:
         poison_cancels: A handler that takes too long is cancelled, and its place is another's.
         latest: Where nothing is committed, reading begins at the end of the log.
         cooperative: A rebalance moves some partitions and leaves the others.
+        broadcast: Each record has a second handler, which is to be through with it, too.
+        filters: Some records are skipped: see several_draw.py.
         graceful: There are no faults, and every handler ends within the time that a leave or a rebalance gives it.
     """
 
@@ -93,6 +95,8 @@ class Promise:
     latest: bool = False
     graceful: bool = False
     cooperative: bool = False
+    broadcast: bool = False
+    filters: bool = False
 
     def settles(self, event: Event) -> bool:
         """Whether a commit may pass the record of this event from then on."""
@@ -104,7 +108,7 @@ class Promise:
             return event.kind == "ack"
         if self.ends == "written":
             return event.kind == "row"
-        return event.kind == "end" and event.note == "ok"
+        return (event.kind == "end" and event.note == "ok") or event.kind == "aside"
 
 
 class Letter(NamedTuple):
@@ -138,6 +142,7 @@ class Tally(NamedTuple):
     live: bool
     ready: bool
     why: str = ""
+    skipped: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -192,6 +197,7 @@ class _Record:
     ended: int = NEVER  # settled: a commit may pass it
     turned: int = NEVER  # its lane may go on
     compacted: int = NEVER
+    by: set[str] = field(default_factory=set)  # of a broadcast: which of its two handlers are through
 
 
 Rule = Callable[["History"], Iterator["Violation"]]
@@ -246,18 +252,27 @@ class History:
             record.begins.append(index)
         elif event.kind in ("compacted", "skipped"):
             record.compacted = min(record.compacted, index)
+        if self.promise.broadcast and self._is_half(record, event):
+            return
         if self.promise.settles(event):
             record.settled.append((index, event.who if event.kind not in ("letter", "copy") else ""))
             record.ended = min(record.ended, index)
         if self._frees_its_lane(event):
             record.turned = min(record.turned, index)
 
+    def _is_half(self, record: _Record, event: Event) -> bool:
+        """Whether the record waits for its other handler."""
+        if event.kind == "aside" or (event.kind == "end" and event.note == "ok"):
+            record.by.add(event.kind)
+            return len(record.by) < 2
+        return False
+
     def _frees_its_lane(self, event: Event) -> bool:
         if event.kind == "end":
             if self.promise.ends == "begun":
                 return event.note != "raised"
             return event.note == "ok"
-        return event.kind in ("ignored", "letter", "copy", "row")
+        return event.kind in ("ignored", "letter", "copy", "row", "aside")
 
     def of(self, *kinds: str) -> Iterator[tuple[int, Event]]:
         places = self._of_kind[kinds[0]] if len(kinds) == 1 else sorted(chain(*(self._of_kind[one] for one in kinds)))
@@ -696,6 +711,9 @@ def _truth(history: History) -> Iterator[Violation]:
         if not (tally.live and tally.ready):
             yield Violation("I10", f"{tally.who} is not {'ready' if tally.live else 'alive'} at the end: {tally.why}")
         counts_others = history.promise.counts_offsets or history.promise.ends == "written"  # rows of an earlier life
+        skips = sum(event.kind == "skipped" for event in own)
+        if tally.skipped > skips:
+            yield Violation("I10", f"{tally.who} counts {tally.skipped} skipped records, and passed over {skips}")
         if tally.acked > done and not counts_others:
             yield Violation("I10", f"{tally.who} counts {tally.acked} acked records, {done} were done")
         if _kept_its_partitions(own) and history.promise.ends == "handled" and not _took_some_back(history, own):

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.simulation.checker import History, Place, Rule, Violation, _name
 from tests.simulation.history import Event, Partition
+from tests.simulation.several_draw import is_filtered
 
 READ_AHEAD = 10
 """How many windows may wait where one key holds them up."""
@@ -79,6 +80,15 @@ def _leave_behind(running: dict[str, dict[int, set[Place]]], event: Event) -> No
 
 def _is_meant(event: Event, place: Place) -> bool:
     return event.tp == place[0] and (event.kind != "poison" or event.offset == place[1])
+
+
+def _filtered(history: History) -> Iterator[Violation]:
+    """I26: no handler gets a record that the filter skips."""
+    if not history.promise.filters:
+        return
+    for index, event in history.of("begin"):
+        if is_filtered(event.note):
+            yield Violation("I26", f"{_name(event.tp)}: a handler got {event.offset}, which is filtered", index)
 
 
 def _jobs(history: History) -> Iterator[Violation]:
@@ -173,7 +183,7 @@ def _windows(history: History) -> Iterator[Violation]:
             for (who, _), client in clients.items():
                 if who == event.who:  # it was told, and lets go of all that it has fetched since
                     client.held.pop(event.tp, None)
-        elif event.kind == "reset" or history.promise.settles(event):
+        elif event.kind in ("reset", "skipped") or history.promise.settles(event):
             for client in (one for (who, _), one in clients.items() if event.who in ("", who)):
                 if event.kind == "reset":
                     client.held.pop(event.tp, None)
@@ -242,4 +252,4 @@ def _contexts(history: History) -> Iterator[Violation]:
             yield Violation("I23", text, index)
 
 
-FLOW_RULES: list[Rule] = [_concurrency, _rates, _jobs, _windows, _pauses, _contexts]
+FLOW_RULES: list[Rule] = [_concurrency, _rates, _filtered, _jobs, _windows, _pauses, _contexts]

@@ -11,6 +11,7 @@ Partition = tuple[str, int]
 Kind = Literal[
     "begin",  # a handler got a record; call: which call of a handler, attempt: of in-place retries
     "end",  # it is through; note: ok, raised (another attempt follows), failed (none follows), cancelled
+    "aside",  # the other handler of a broadcast is through with it
     "ack",  # the application settles a record itself
     "ignored",  # the application said that it settled a failed record without handling it
     "letter",  # a copy of the record stands in the dead-letter topic

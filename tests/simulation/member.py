@@ -19,6 +19,7 @@ from tests.simulation.odd_work import CONTEXT, OddWork, is_own, own
 from tests.simulation.offsets_work import OffsetsWork
 from tests.simulation.scenario import TOPIC, Load
 from tests.simulation.seam import Seam
+from tests.simulation.several_work import SeveralWork
 from tests.simulation.spark_work import SparkWork
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ class Member:
         self.offsets = OffsetsWork(self)
         self.odd = OddWork(self)
         self.around = Around(self)
+        self.several = SeveralWork(self)
         self.spark: FakeEngine | None = None
         self._decorate()
 
@@ -79,8 +81,10 @@ class Member:
         if self.world.scenario.mode == "spark":
             self.spark = self.app._spark_engine = FakeEngine(self.world.broker, self.world.dice.choice(STARTS_IN_S))
             self.app.spark(TOPIC)(SparkWork(self).function)
+        elif self.world.scenario.mode == "batch":
+            self.app.incoming(TOPIC)(batch)
         elif self.world.scenario.mode != "iterate":
-            self.app.incoming(TOPIC)(batch if self.world.scenario.mode == "batch" else single)
+            self.several.decorate(single)
 
     def note(self, kind: str, who: str = "", **details: Any) -> None:
         """Add to the history, unless this process is dead."""
@@ -181,6 +185,7 @@ class Member:
             acked=sum(total.acked for total in totals),
             nacked=sum(sum(total.nacked.values()) for total in totals),
             received=sum(total.received for total in totals),
+            skipped=sum(sum(total.skipped.values()) for total in totals),
             live=health.live.is_up,
             ready=health.ready.is_up,
             why="; ".join(str(check.data) for check in health.ready.checks if check.status == "DOWN"),

@@ -59,6 +59,7 @@ class Verdict(NamedTuple):
 
 
 ENDS = "outgoing/positions.py"
+SEVERAL, SKIPS = "delivery/several.py", "verdicts/skips.py"
 OFFSETS, WINDOW, ENGINE, COMMITTER = (
     "commit/tracker.py",
     "commit/window.py",
@@ -439,6 +440,16 @@ MUTANTS = (
     Mutant("an outage is the end of the application", HEALTH, "        live=channel.state != \"failed\" and not",
            "        live=channel.state != \"failed\" and channel.broker_error is None and not"),
     Mutant("the broker is asked every minute", CONNECTION, "CHECK_S = 2.0\n", "CHECK_S = 60.0\n", "outage"),
+    # several handlers, filters
+    Mutant("what is filtered is not settled", SKIPS, "        if not tracker.settle(delivery.index):\n", "        if not tracker.is_open(delivery.index):\n", "filter"),
+    Mutant("what is filtered is handled, too", SEVERAL, "                self._channel.skip(message, why)\n                return\n            for branch",
+           "                self._channel.skip(message, why)\n            for branch", "filter"),
+    Mutant("what is filtered counts as acked", SKIPS, "        tracker.counted += 1", "        pass", "filter"),
+    Mutant("predicates are not asked", SEVERAL, "        return self.when is None or bool(self.when(message))", "        return True", "several"),
+    Mutant("a broadcast ends with the first handler", SEVERAL, "            progress.at += 1\n            message.attempt = 1\n",
+           "            progress.at += 9\n            message.attempt = 1\n", "broadcast"),
+    Mutant("a broadcast begins anew with each attempt", SEVERAL, "        progress = self._progress.get(place)\n", "        progress = None\n", "broadcast"),
+    Mutant("a broadcast that has failed is acked", SEVERAL, "            raise progress.error\n", "            pass\n", "broadcast"),
     # starts and ends
     Mutant("a last commit is of one partition only", ENGINE, "return self._send(due, frozenset(repeated), is_last=is_last)",
            "return self._send(due[:1] if is_last else due, frozenset(repeated), is_last=is_last)", "graceful"),

@@ -16,6 +16,7 @@ from tests.simulation.member import is_known
 from tests.simulation.odd_draw import with_odd
 from tests.simulation.offsets_draw import STORE, with_offsets
 from tests.simulation.scenario import FAULTS, SPARK_FAULTS, Scenario, draw, with_assignment
+from tests.simulation.several_draw import with_several
 from tests.simulation.world import Outcome, play
 
 REPLAY = "again: make simulate SEED={seed}"
@@ -56,7 +57,8 @@ def features() -> frozenset[str]:
 
 def scenario_of(seed: int) -> Scenario:
     """All that the seed draws."""
-    return with_assignment(with_around(with_odd(with_offsets(draw(seed, features()), features()))), features())
+    found = with_around(with_odd(with_offsets(draw(seed, features()), features())))
+    return with_several(with_assignment(found, features()))
 
 
 def run(seed: int) -> tuple[Outcome, list[Violation]]:

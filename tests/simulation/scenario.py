@@ -103,6 +103,8 @@ class Scenario:
     cooperative: bool = False  # rebalances move some partitions and leave the others (KIP-429)
     hooks: tuple[str, ...] = ()  # what the application does while a partition is assigned
     middleware: bool = False  # around its handlers: see around.py
+    filters: bool = False  # some records are skipped
+    several: str = ""  # handlers that share the records, or two that have all: see several_draw.py
 
     @property
     def bisects(self) -> bool:
@@ -117,6 +119,7 @@ class Scenario:
             "strings": self.strings, "control": self.control, "keep": "keep_out_of_order_acks" in self.settings,
             "graceful": self.graceful, "latest": self.settings["auto_offset_reset"] == "latest",
             "cooperative": self.cooperative, "middleware": self.middleware,
+            "filter": self.filters, "several": self.several == "shared", "broadcast": "aside" in self.several,
             "odd": bool(self.hooks) or any(load.odd for load in self.loads),
             "outage": any(fault.kind == "broker-down" and fault.lasts_s >= OUTAGE_S for fault in self.faults),
             "pause": any(fault.kind.startswith("pause") for fault in self.faults),

@@ -31,6 +31,14 @@ def fetched(first: int, until: int, client: int = 0) -> Event:
     return Event(0.0, "fetched", "A1", TP, first, client=client, until=until, count=until - first)
 
 
+def aside(*offsets: int) -> list[Event]:
+    return [Event(0.0, "aside", "A1", TP, offset) for offset in offsets]
+
+
+def filtered(offset: int) -> Event:
+    return Event(0.0, "skipped", "A1", TP, offset, "filter")
+
+
 def paused(tp: Partition = ("", -1), note: str = "lunch") -> Event:
     return Event(0.0, "paused", "A1", tp, note=note)
 
@@ -69,6 +77,14 @@ GOOD: dict[str, Case] = {
     "a batch is one handler": case(
         assigned(), begin(0, call=5), begin(1, call=5), end(0, call=5), end(1, call=5), handled(2), commit(3),
         promise=ONE,
+    ),
+    "a broadcast record has two handlers": case(
+        assigned(), handled(0), aside(0), handled(1), aside(1), commit(2), aside(2), handled(2), commit(3),
+        promise=Promise(broadcast=True),
+    ),
+    "what is filtered has an end": case(
+        assigned(), fetched(0, 1), handled(0), fetched(1, 2), filtered(1), fetched(2, 3), commit(2), handled(2),
+        commit(3), promise=Promise(window=1),
     ),
     "what waits for its next attempt is no handler": case(
         assigned(), begin(0), end(0, "raised"), handled(1), begin(0, call=9, attempt=2), end(0, call=9), handled(2),
@@ -117,7 +133,7 @@ GOOD: dict[str, Case] = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_a_good_history_breaks_nothing(name: str) -> None:
-    assert not {"I15", "I16", "I18", "I23", "I25", "S8"} & broken(GOOD[name])
+    assert not {"I1", "I2", "I15", "I16", "I18", "I23", "I25", "I26", "S8"} & broken(GOOD[name])
 
 
 BAD: dict[str, tuple[str, Case]] = {
@@ -146,6 +162,15 @@ BAD: dict[str, tuple[str, Case]] = {
         "I25", case(
             assigned(), *at(10.0, *BATCH), *at(10.4, begin(0, call=9)), commit(3), promise=TWO_A_SECOND,
         ),
+    ),
+    "a handler gets what is filtered": (
+        "I26", case(
+            assigned(), begin(0, "r2"), end(0), commit(1), promise=Promise(filters=True),
+            log={TP: {0: Stored("r2", None)}}, log_end={TP: 1}, committed={TP: 1},
+        ),
+    ),
+    "a broadcast record is committed without its other handler": (
+        "I1", case(assigned(), handled(0, 1, 2), aside(0, 1), commit(3), aside(2), promise=Promise(broadcast=True)),
     ),
     "two jobs run where one may": (
         "S8", case(assigned(), run(1), run(2, 1), handled(0, 1, 2), commit(3), promise=Promise(jobs=1)),

@@ -234,6 +234,10 @@ class World:
         task.add_done_callback(self._tasks.discard)
         task.add_done_callback(self.look_at_end)
 
+    def fail(self, error: BaseException) -> None:
+        """Something has happened that must not: the run fails."""
+        self._errors.append(error)
+
     def look_at_end(self, task: asyncio.Task[Any]) -> None:
         """A task of the scenario or of an application's own that fails makes the run fail."""
         if not task.cancelled() and (error := task.exception()) is not None:
@@ -472,6 +476,8 @@ def promise(scenario: Scenario) -> Promise:
         latest=settings["auto_offset_reset"] == "latest",
         graceful=scenario.graceful,
         cooperative=scenario.cooperative,
+        broadcast="aside" in scenario.several,
+        filters=scenario.filters,
     )
 
 
