@@ -29,7 +29,7 @@ from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger
-from reactive_kafka.verdicts.hook import DeliveryHook, NoHook
+from reactive_kafka.verdicts.hook import DeliveryHook, NoHook, SharedHook
 from reactive_kafka.verdicts.nack import VerdictParts
 
 MOST_ERRORS = 3
@@ -112,7 +112,7 @@ class ChannelSession:
             name, observer = spec.settings.name, spec.services.observer
             return ExactlyOnce(name, spec.transactions, observer, lambda: self.clients, self.spawn)
         if spec.checkpoint is None:
-            return NoHook(spec.settings.name)
+            return (SharedHook if spec.is_shared else NoHook)(spec.settings.name)
         store, services = spec.checkpoint.store, spec.services
         rows = CheckpointRows(spec.settings, store, lambda: self.clients, services.clock, services.observer)
         fail, duplicates = self.signals.fail, self._totals.history.dropped

@@ -73,6 +73,7 @@ class ChannelSpec:
     connector: Connector | None = None  # makes the clients that read the channel's own topics; None: the run's does
     schemas: Schemas | None = None  # what the formats of its values and keys need
     skipping: Skipping | None = None  # what the application does not get; handlers have theirs. None: it gets all
+    is_shared: bool = False  # each record goes to several handlers
     keeps_plans: bool = False  # ranges that an earlier owner has planned are handled as planned
 
 

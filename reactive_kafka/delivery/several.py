@@ -26,7 +26,7 @@ from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.hook import Call
 from reactive_kafka.verdicts.message import Message, new_message
-from reactive_kafka.verdicts.shared import shared_message
+from reactive_kafka.verdicts.partition import verdicts_of
 
 T = TypeVar("T")
 Place = tuple[OffsetTracker, int]
@@ -173,7 +173,7 @@ class BroadcastDispatcher(ChoosingDispatcher):
         invocation = branch.invocation
 
         async def called(message: Message[Any]) -> None:
-            own = shared_message(branch.own(message))
+            own = branch.own(message)
             result = await invocation.call(own if invocation.wants_message else own.payload)
             await deliver_cancellation()
             if invocation.emit is not None:
@@ -207,7 +207,7 @@ class BroadcastDispatcher(ChoosingDispatcher):
         if not progress.is_taken:
             self._unmatched(message)
         elif self._invocation.awaits_commits:
-            await message.ack()
+            await verdicts_of(message.tracker).settle(message.index)
         else:
             message.tracker.settle(message.index)
 

@@ -75,6 +75,11 @@ class IncomingSpec:
         return next((one.outgoing for one in self.branches if one.handler is handler), self.outgoing)
 
     @property
+    def is_shared(self) -> bool:
+        """Whether a record goes to several handlers."""
+        return self.settings.broadcast and len(self.branches) > 1
+
+    @property
     def has_handler(self) -> bool:
         """Whether a function consumes it, as a handler or on Spark."""
         return self.handler is not None or self.spark is not None

@@ -160,6 +160,7 @@ class RunChannels:
                 connector=self._reader(spec),
                 schemas=spec.schemas,
                 skipping=skipping if skipping.is_needed else None,
+                is_shared=spec.is_shared,
                 keeps_plans=spec.spark is not None,
             )
         )

@@ -61,7 +61,7 @@ def handler_workers(
     )
     invocations = [_invocation(common, one, [target(name) for name in one.outgoing]) for one in filled]
     is_batch, is_chosen = branches[0].handler.shape is Shape.BATCH, bool(spec.branches) or skipping.is_needed
-    kind = BroadcastDispatcher if spec.settings.broadcast and len(branches) > 1 else ChoosingDispatcher
+    kind = BroadcastDispatcher if spec.is_shared else ChoosingDispatcher
 
     def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
         # A worker's task would otherwise inherit the context of whoever wakes it, which may be a handler that

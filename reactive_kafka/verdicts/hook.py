@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, NoReturn, Protocol
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.errors import CheckpointError
+from reactive_kafka.errors import CheckpointError, CommitRefusedError
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.verdicts.delivery import D, Delivery
 
@@ -161,3 +161,15 @@ class NoHook(DeliveryHook):
         raise CheckpointError(
             f'channel {self._channel!r} has no checkpoint store: {what} needs commit_strategy = "checkpoint"'
         )
+
+
+class SharedHook(NoHook):
+    """A channel whose records go to several handlers each: none of them settles one alone."""
+
+    def check(self, tracker: OffsetTracker, index: int) -> None:
+        raise CommitRefusedError(
+            f"channel {self._channel!r}: that would settle a record for all of its handlers, with broadcast = true: "
+            "return when this one is done, or raise"
+        )
+
+    check_up_to = check

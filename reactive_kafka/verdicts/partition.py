@@ -59,10 +59,11 @@ class PartitionVerdicts:
         self.channel.hook.check_up_to(self._tracker, index)
         return self._acked(index, metadata) if self._tracker.settle_up_to(index) else self._futures.no
 
-    def settle(self, index: int, stop: int | None = None) -> None:
-        """Settle a record that a transaction has stored, or is not needed for; or those up to *stop* (exclusive)."""
+    def settle(self, index: int, stop: int | None = None) -> Future[bool]:
+        """Settle a record that nobody acks by hand, or those up to *stop* (exclusive). The answer is that of an ack."""
         if self._tracker.settle(index) if stop is None else self._tracker.settle_range(index, stop):
-            self._acked(index)
+            return self._acked(index)
+        return self._futures.no
 
     def _acked(self, index: int, metadata: str | None = None) -> Future[bool]:
         if metadata is not None:

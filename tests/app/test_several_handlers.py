@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import msgspec
@@ -13,7 +14,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import BaseModel
 
-from reactive_kafka import App, Batch, ConfigError, Headers, Message, UnmatchedRecordError
+from reactive_kafka import (
+    App,
+    Batch,
+    CommitRefusedError,
+    ConfigError,
+    Headers,
+    Message,
+    UnmatchedRecordError,
+    current_message,
+)
 from reactive_kafka.observe.events import RecordIgnored, RecordsSkipped
 from reactive_kafka.testing import FakeClock, run_in_virtual_time
 from tests.app.helpers import (
@@ -721,20 +731,39 @@ async def test_one_that_is_done_is_not_called_again_when_its_partition_is_retain
 
 
 @in_virtual_time
+async def test_with_latest_the_next_record_waits_for_the_commit_of_the_broadcast() -> None:
+    app, seen = make_app(broadcast=True, commit_strategy="latest"), list[Any]()
+
+    for name in ("first", "second"):
+
+        async def handle(message: Message[bytes], name: str = name) -> None:
+            seen.append((name, message.offset, committed(test) or 0))
+
+        app.incoming("orders")(partial(handle, name=name))
+
+    async with running(app) as test:
+        await send(test, b"x", b"y")
+        await test.settled()
+    assert seen == [("first", 0, 0), ("second", 0, 0), ("first", 1, 1), ("second", 1, 1)]
+
+
+@in_virtual_time
 async def test_no_handler_settles_a_broadcast_record_alone() -> None:
     app, errors, done = make_app(broadcast=True, failure_strategy="ignore"), list[str](), list[bytes]()
 
     @app.incoming("orders")
     async def impatient(message: Message[bytes]) -> None:
+        mine = current_message()
+        assert mine is not None
         for settle in (
             message.ack,
+            mine.ack,
             lambda: message.nack(ValueError()),
-            lambda: message.retry_later(1),
-            message.transaction,
+            lambda: app.channel("orders").ack_up_to(message),
         ):
-            with pytest.raises(Exception, match="would settle a record for all of its handlers") as caught:
-                settle()  # type: ignore[operator]
-            errors.append(type(caught.value).__name__)
+            with pytest.raises(CommitRefusedError, match="would settle a record for all of its handlers"):
+                settle()
+            errors.append("refused")
 
     @app.incoming("orders")
     async def patient(value: bytes) -> None:
@@ -743,7 +772,7 @@ async def test_no_handler_settles_a_broadcast_record_alone() -> None:
     async with running(app) as test:
         await send(test, b"x")
         await test.settled()
-    assert errors == ["CommitRefusedError"] * 4
+    assert errors == ["refused"] * 4
     assert done == [b"x"]
 
 
