@@ -60,6 +60,38 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+MANY = """\
+from reactive_kafka import App
+
+app = App()
+
+def is_big(message):
+    return len(message.payload) > 9
+
+@app.incoming("orders")
+async def rest(order: bytes) -> None: ...
+
+@app.incoming("orders", when=is_big)
+@app.outgoing("invoices")
+def big(order: bytes) -> bytes:
+    return order
+"""
+
+
+def test_it_prints_all_handlers_of_a_channel_in_the_order_in_which_they_are_asked(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(MANY)
+    config = '[incoming.orders]\ngroup_id = "shop"\nbroadcast = false\n[outgoing.invoices]\n'
+    (tmp_path / "reactive-kafka.toml").write_text(config)
+    ended = cli("check", "shop:app", cwd=tmp_path)
+    assert (ended.code, ended.err) == (0, "")
+    lines = [line for line in ended.out.splitlines() if line.startswith(("  handler", "  from"))]
+    assert lines == [
+        "  handler = shop.big(bytes), in worker threads, sends to invoices, when shop.is_big",
+        "  handler = shop.rest(bytes), on the event loop",
+        "  from = shop.big",
+    ]
+
+
 def test_it_prints_each_channel_with_its_handler_and_settings_without_a_broker(folder: Path) -> None:
     ended = cli("check", "shop:app", cwd=folder)
     assert (ended.code, ended.err) == (0, "")
