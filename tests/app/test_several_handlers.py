@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 import pytest
@@ -19,6 +19,7 @@ from reactive_kafka import (
     Batch,
     CommitRefusedError,
     ConfigError,
+    Depends,
     Headers,
     Message,
     UnmatchedRecordError,
@@ -396,6 +397,30 @@ async def test_handlers_that_ack_by_hand_ack_their_own() -> None:
         await until(lambda: seen and facts(test).totals[tp()].acked == 2)
         seen[0].ack()
         await test.settled()
+
+
+async def test_each_handler_has_its_own_dependencies() -> None:
+    app, seen = make_app(value_deserializer="int"), list[Any]()
+
+    def of_even() -> str:
+        return "even"
+
+    def of_odd() -> str:
+        return "odd"
+
+    @app.incoming("orders", when=lambda message: message.payload % 2 == 0)
+    async def even(number: int, given: Annotated[str, Depends(of_even)]) -> None:
+        seen.append((number, given))
+
+    @app.incoming("orders")
+    def odd(number: int, given: Annotated[str, Depends(of_odd)]) -> None:
+        seen.append((number, given))
+
+    async with running(app) as test:
+        await send(test, 1, 2)
+        await test.settled()
+        assert [call.payload for call in test.handler(even).calls] == [2]
+    assert seen == [(1, "odd"), (2, "even")]
 
 
 @pytest.mark.parametrize("ack", ["pre", "none"])
