@@ -173,13 +173,13 @@ class BroadcastDispatcher(ChoosingDispatcher):
         invocation = branch.invocation
 
         async def called(message: Message[Any]) -> None:
-            own = branch.own(message)
-            result = await invocation.call(own if invocation.wants_message else own.payload)
+            result = await invocation.call(message if invocation.wants_message else message.payload)
             await deliver_cancellation()
             if invocation.emit is not None:
                 await invocation.emit.write(result, message.record)
 
-        return called
+        call = called if invocation.around is None else invocation.around(called)
+        return lambda message: call(branch.own(message))
 
     async def _handle(self, message: Message[Any]) -> None:
         place = message.tracker, message.index

@@ -10,7 +10,7 @@ import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 
@@ -23,6 +23,7 @@ from reactive_kafka.partitions.hooks import Hooks, RevokedHook
 from reactive_kafka.tasks import outcome_of, told_of
 
 Hook = Callable[..., Any]
+H = TypeVar("H", bound=Hook)
 
 _running: set[object] = set()
 """One token for each call that is in its thread now, awaited or not."""
@@ -103,6 +104,16 @@ class HookSet:
             tuple(as_async(hook) for hook in self.assigned.get(channel, ())),
             tuple(_revoked(hook) for hook in self.revoked.get(channel, ())),
         )
+
+
+def hook_into(hooks: dict[str, list[Hook]], channel: str) -> Callable[[H], H]:
+    """A decorator that adds a function to the hooks of a channel."""
+
+    def decorate(function: H) -> H:
+        hooks.setdefault(channel, []).append(function)
+        return function
+
+    return decorate
 
 
 def _signature(hook: Hook) -> inspect.Signature | None:

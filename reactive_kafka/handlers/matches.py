@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import combinations
 from typing import Any
 
+from reactive_kafka.config.keys import INCOMING
 from reactive_kafka.config.schema import AckMode, IncomingSettings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.formats.unions import kinds_of, told_apart
@@ -137,3 +138,20 @@ def _not_told_apart(matches: Sequence[Match], settings: IncomingSettings, *, are
             remedy = "give one of them when=, or types of a discriminated union, or set broadcast = true"
             yield f"channel {settings.name!r} has two handlers: {one.who} and {other.who}; {why}: {remedy}"
             return
+
+
+def unused(channel: IncomingSettings, matches: Sequence[Match]) -> Iterator[str]:
+    """What the channel itself says for another kind of function than it has. Of [kafka] it is meant for others."""
+    own = {key: place for key, place in channel.places.items() if "[kafka]" not in place}
+    if any(match.spark is not None for match in matches):
+        return  # what is for handlers is a problem there
+    if not any(match.handler is not None and match.handler.shape is Shape.BATCH for match in matches):
+        said = {"batch_max_records": channel.batch_max_records, "batch_max_wait": channel.batch_max_wait_s}
+        for key in [key for key, value in said.items() if key in own and value != INCOMING.keys[key].parsed_default]:
+            yield f"{own[key]}: has no effect: no Batch handler has this channel"
+    if channel.broadcast and "broadcast" in own and len(matches) < 2:
+        yield f"{own['broadcast']}: has no effect: the channel has {'one handler' if matches else 'no handler'}"
+    if channel.unmatched != "nack" and "unmatched" in own and any(match.decorated.when is None for match in matches):
+        yield f"{own['unmatched']}: has no effect: {matches[-1].who} takes every record"
+    for place in [place for key, place in own.items() if key.partition(".")[0] == "spark"][:1]:
+        yield f"{place}: has no effect: no @app.spark has this channel"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import FrameType
@@ -11,7 +11,7 @@ from typing import Any
 
 from reactive_kafka.config.keys import INCOMING, Section, is_known
 from reactive_kafka.config.load import read_retry
-from reactive_kafka.config.schema import AckMode, IncomingSettings, Settings
+from reactive_kafka.config.schema import AckMode, Settings
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
@@ -19,7 +19,7 @@ from reactive_kafka.handlers.dependency_graph import Graph, needing
 from reactive_kafka.handlers.exactly_once import exactly_once, of_memory, reads_transactions, transactional_ids
 from reactive_kafka.handlers.functions import annotated_return, is_coroutine
 from reactive_kafka.handlers.incoming import incoming_spec, memory_spec
-from reactive_kafka.handlers.matches import Incoming, Match, When, misfits
+from reactive_kafka.handlers.matches import Incoming, Match, When, misfits, unused
 from reactive_kafka.handlers.memory import MemoryUse, memory_problems
 from reactive_kafka.handlers.middleware import Layers
 from reactive_kafka.handlers.signature import (
@@ -145,8 +145,8 @@ class Registry:
             raise ConfigError(*dict.fromkeys(problems))
         fed = {name for entry in self.registrations.values() for name in entry.outgoing}
         unfed = tuple(name for name in outgoing if name not in fed)
-        unused = chain.from_iterable(_unused(one, matches.get(name, ())) for name, one in settings.incoming.items())
-        return AppSpec(incoming, outgoing, tuple(found.sources), (*found.warnings, *unused), unfed, made)
+        told = chain.from_iterable(unused(one, matches.get(name, ())) for name, one in settings.incoming.items())
+        return AppSpec(incoming, outgoing, tuple(found.sources), (*found.warnings, *told), unfed, made)
 
     def _found(self, settings: Settings) -> Found:
         found = Found()
@@ -176,23 +176,6 @@ class Registry:
 
 def _two_on_spark(channel: str) -> str:
     return f"channel {channel!r} has two Spark functions"
-
-
-def _unused(channel: IncomingSettings, matches: Sequence[Match]) -> Iterator[str]:
-    """What the channel itself says for another kind of function than it has. Of [kafka] it is meant for others."""
-    own = {key: place for key, place in channel.places.items() if "[kafka]" not in place}
-    if any(match.spark is not None for match in matches):
-        return  # what is for handlers is a problem there
-    if not any(match.handler is not None and match.handler.shape is Shape.BATCH for match in matches):
-        said = {"batch_max_records": channel.batch_max_records, "batch_max_wait": channel.batch_max_wait_s}
-        for key in [key for key, value in said.items() if key in own and value != INCOMING.keys[key].parsed_default]:
-            yield f"{own[key]}: has no effect: no Batch handler has this channel"
-    if channel.broadcast and "broadcast" in own and len(matches) < 2:
-        yield f"{own['broadcast']}: has no effect: the channel has {'one handler' if matches else 'no handler'}"
-    if channel.unmatched != "nack" and "unmatched" in own and any(match.decorated.when is None for match in matches):
-        yield f"{own['unmatched']}: has no effect: {matches[-1].who} takes every record"
-    for place in [place for key, place in own.items() if key.partition(".")[0] == "spark"][:1]:
-        yield f"{place}: has no effect: no @app.spark has this channel"
 
 
 def _identity(function: Function) -> Hashable:

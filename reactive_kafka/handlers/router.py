@@ -10,7 +10,7 @@ from reactive_kafka.config.keys import INCOMING, OUTGOING, Section
 from reactive_kafka.config.schema import AckMode
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import ChannelClosedError, ConfigError
-from reactive_kafka.handlers.calls import HookSet
+from reactive_kafka.handlers.calls import HookSet, hook_into
 from reactive_kafka.handlers.jobs import JobDecorators
 from reactive_kafka.handlers.middleware import Layers, Middleware, around_send, check_middleware
 from reactive_kafka.handlers.registry import (
@@ -239,7 +239,7 @@ class Declarations(JobDecorators):
 
     def on_assigned(self, channel: str) -> Callable[[AssignedHook], AssignedHook]:
         """Call the function with a frozenset of TopicPartition before reading starts in them."""
-        return _hook_into(self._decorating("on_assigned", channel).hooks.assigned, channel)
+        return hook_into(self._decorating("on_assigned", channel).hooks.assigned, channel)
 
     def on_revoked(self, channel: str) -> Callable[[RevokedHook], RevokedHook]:
         """Call the function with a frozenset of TopicPartition while they are still ours, before the last commit.
@@ -247,7 +247,7 @@ class Declarations(JobDecorators):
         A function with two parameters is also told whether the partitions are *lost*: the group has reassigned them
         already, or the client is broken, so that nothing can be committed for them.
         """
-        return _hook_into(self._decorating("on_revoked", channel).hooks.revoked, channel)
+        return hook_into(self._decorating("on_revoked", channel).hooks.revoked, channel)
 
     def emitter(self, channel: str) -> Emitter:
         """What sends values to an outgoing channel from anywhere; the same object each time.
@@ -280,14 +280,6 @@ class Declarations(JobDecorators):
             raise ConfigError("app.include(router): the router is included already")
         theirs.join(declared)
         router._layers.outer = self._layers
-
-
-def _hook_into(hooks: dict[str, list[Callable[..., Any]]], channel: str) -> Callable[[F], F]:
-    def decorate(function: F) -> F:
-        hooks.setdefault(channel, []).append(function)
-        return function
-
-    return decorate
 
 
 class Router(Declarations):
