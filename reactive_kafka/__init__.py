@@ -41,6 +41,7 @@ from reactive_kafka.observe.events import Event, Observer
 from reactive_kafka.observe.health import Health
 from reactive_kafka.outgoing.emitter import Emitter, RecordMetadata, Sending
 from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
+from reactive_kafka.partitions.start import by
 from reactive_kafka.records import Committed, Headers, Record, TopicPartition
 from reactive_kafka.spark.batches.batch import SparkBatch, SparkRange
 from reactive_kafka.verdicts.message import Batch, Message
@@ -55,5 +56,5 @@ __all__ = [
     "Router", "SchemaAwayError", "Sending", "Settings", "Skip", "SparkBatch", "SparkRange", "Stop", "StoreAwayError",
     "TopicPartition", "TransactionAbortedError", "TransactionalStore", "TransientBrokerError",
     "UnmatchedRecordError", "Write",
-    "current_batch", "current_message", "events",
+    "by", "current_batch", "current_message", "events",
 ]  # fmt: skip

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import replace
 from functools import cached_property, partial
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -14,10 +15,13 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import EMBEDDED, KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.config.load import Where
-from reactive_kafka.config.schema import Settings
+from reactive_kafka.config.load import Reading, Where
+from reactive_kafka.config.schema import AckMode, Settings
+from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, MissingExtraError
 from reactive_kafka.group_offsets import GroupOffsets
+from reactive_kafka.handlers.added import added
+from reactive_kafka.handlers.arguments import incoming_of
 from reactive_kafka.handlers.depends import Factory
 from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.router import Declarations, Declared
@@ -28,6 +32,7 @@ from reactive_kafka.observe.health import Health, health
 from reactive_kafka.observe.log_setup import LOGGER, configure_logging, is_logging_configured
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.memory import Target
+from reactive_kafka.runtime.added import with_channel
 from reactive_kafka.runtime.run import Run
 from reactive_kafka.runtime.signals import run_as_process
 from reactive_kafka.runtime.spec import OpenStore, RunSpec, check_extras, configured, graph_of
@@ -65,6 +70,7 @@ class App(Declarations):
         self._spark_engine: Any = None
         self._stores: OpenStore | None = None
         self._settings: Settings | None = None
+        self._reading: Reading | None = None  # what the settings were read from; without channels that were added
         self._spec: AppSpec | None = None
         self._fit: Callable[[AppSpec], AppSpec] | None = None  # what tests do to the plan
         self._run: Run | None = None
@@ -103,11 +109,13 @@ class App(Declarations):
         if overrides is not None:
             self._overrides = overrides
         declared = self.declared
-        settings, spec = configured(self._source, os.environ, self._overrides, declared.registry, declared.hooks)
+        reading, spec = configured(self._source, os.environ, self._overrides, declared.registry, declared.hooks)
+        settings = reading.settings
         for name in declared.emitters:
             _check_emitter(name, settings)
         check_extras(spec, settings, spark=self._spark_engine is None, stores=self._stores is None)
-        self._settings, self._spec = settings, spec if self._fit is None else self._fit(spec)
+        self._reading, self._settings = reading, settings
+        self._spec = spec if self._fit is None else self._fit(spec)
         return settings
 
     async def start(self) -> None:
@@ -168,6 +176,8 @@ class App(Declarations):
         finally:
             if run.has_ended and self._run is run:  # else another caller has started the next run meanwhile
                 self._run, self._ended = None, run.failure
+                if self._settings is not None and self._reading is not None:
+                    self._settings = self._reading.settings  # without channels that were added
 
     @asynccontextmanager
     async def lifespan(self, _: object = None) -> AsyncIterator[None]:
@@ -227,6 +237,52 @@ class App(Declarations):
         if self._run.channels is None:
             raise ChannelClosedError(f"channel {name!r} is made when all on_start hooks have returned")
         return self._run.channels.faces[name]
+
+    async def add_channel(
+        self,
+        name: str,
+        settings: Mapping[str, Any],
+        handler: Callable[..., Any],
+        *,
+        outgoing: str | Iterable[str] = (),
+        ack: AckMode | None = None,
+        retry: int | Mapping[str, Any] | RetrySettings | None = None,
+    ) -> Channel:
+        """Add an incoming channel to the running application, and start it; it ends with the application.
+
+        Returns when it has started; it connects in the background.
+
+        Args:
+            name: A name that no channel has.
+            settings: A table like ``[incoming.NAME]``; what it does not say, ``[kafka]`` does.
+            handler: As for ``@app.incoming``, which need not have decorated it.
+            outgoing: Configured channels that its results are sent to, besides those that it is decorated for.
+            ack: As for ``@app.incoming``.
+            retry: As for ``@app.incoming``.
+
+        Raises:
+            ConfigError: The name is taken, the settings are wrong, or the handler does not fit them; in one report.
+            ChannelClosedError: The application is not running.
+            MissingExtraError: The channel needs a package that is not installed.
+        """
+        run, reading, who = self._run, self._reading, f"add_channel({name!r})"
+        if run is None or reading is None:
+            raise ChannelClosedError(f"{who}: the application is not running")
+        if not isinstance(name, str) or not isinstance(settings, Mapping):
+            raise ConfigError(f"{who}: expected a name, and a mapping like [incoming.NAME], not {settings!r}")
+        if name in self.settings.incoming or name in self.settings.memory:
+            raise ConfigError(f"{who}: there is a channel with this name")
+        read = with_channel(replace(reading, settings=self.settings), who, name, settings, os.environ)
+        there, to = read.checked(), (outgoing,) if isinstance(outgoing, str) else tuple(outgoing)
+        decorated = incoming_of(name, ack, retry, None, self._layers, "add_channel")
+        spec, odd = added(who, handler, decorated, to, self.declared.registry, there, self.plan)
+        check_extras(
+            AppSpec({name: spec}, {}), replace(there, incoming={name: spec.settings}), spark=False,
+            stores=self._stores is None,
+        )  # fmt: skip
+        channel = run.add_channel(spec, [*there.warnings, *odd])
+        self._settings = replace(there, warnings=self.settings.warnings)
+        return channel
 
     def offsets(self, group_id: str) -> GroupOffsets:
         """The committed positions and metadata of any consumer group, over this application's connection.

@@ -53,6 +53,35 @@ class Channel(ChannelOffsets):
         """Whether it has its assignment, and reading has begun in all of it."""
         return self._lifecycle.is_ready
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether it does not run because of :meth:`stop`, or of ``enabled = false``; :meth:`start` starts it."""
+        return self._lifecycle.status.stopped_by is not None
+
+    async def stop(self) -> None:
+        """Stop this channel alone, until :meth:`start`: it drains, commits what is settled, and leaves its group.
+
+        Handlers may finish within ``drain_timeout``; an iteration over the channel ends. Pauses and counts stay. A
+        stopped channel is ready, and says that it is stopped. Nothing happens where it is stopped already, and while
+        the application stops, which stops it as well.
+
+        Returns when the group is left. A handler or a hook of the channel itself cannot wait for that: for it the call
+        returns at once, no further record is taken, and the channel stops when the handler has returned. Cancelling
+        the caller does not end the stop.
+        """
+        await self._lifecycle.switch.stop()
+
+    async def start(self) -> None:
+        """Start a channel that is stopped, is not ``enabled``, or has failed; it goes on at the committed position.
+
+        Returns when it has started; it connects in the background. Nothing happens where it runs. After a stop that is
+        under way it starts when that is over: a handler or a hook of the channel itself is not held up by it.
+
+        Raises:
+            ChannelClosedError: The application is stopping.
+        """
+        await self._lifecycle.switch.start()
+
     async def restart(self) -> None:
         """Restart a channel that has failed. Returns when it has started; it connects in the background.
 

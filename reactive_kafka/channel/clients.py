@@ -10,14 +10,14 @@ import anyio
 
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.broker.transactional import TransactionId
+from reactive_kafka.channel.caught_up import CatchUp
 from reactive_kafka.channel.connection import Connection
 from reactive_kafka.channel.signals import ChannelSignals, ClientSignals
-from reactive_kafka.channel.spec import Role
+from reactive_kafka.channel.spec import Role, is_exact, starts_of
+from reactive_kafka.commit.every import every_of
 from reactive_kafka.commit.metadata.pending import MetadataPolicy, PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.uncommitted import UncommittedBound
-from reactive_kafka.config.incoming_values import AssignedPartition
-from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.committer import Committer
@@ -27,7 +27,6 @@ from reactive_kafka.partitions.fetcher import Fetcher
 from reactive_kafka.partitions.lifeline import Lifeline
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.owned import OwnedPartitions
-from reactive_kafka.partitions.partition import Choice
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
@@ -50,7 +49,7 @@ class ChannelConsumer:
         self.signals = ClientSignals(signals)
         self._scopes: list[anyio.CancelScope] = []
         policy = MetadataPolicy(
-            is_exact=_is_exact(settings),
+            is_exact=is_exact(settings),
             keeps_acks=settings.keep_out_of_order_acks,
             # Kafka drops the positions of a topic with it. A store does not, and a reader may commit one more before
             # it notices: who has it fail then must know in the next process, too.
@@ -58,13 +57,14 @@ class ChannelConsumer:
             or (settings.checkpoint is not None and not role.is_for_retries),
             room=parts.commits.room,
         )
-        starts = _starts(settings, parts.resume)
+        starts = starts_of(settings, parts.resume)
         ranges = settings.ranges
         self.table = PartitionTable(is_static=bool(settings.assign), policy=policy, starts=starts, ranges=ranges)
         self.engine = CommitEngine(role.strategy, self.table, hook.is_in_transaction)
         self.committer = Committer(
-            settings.name, self.engine, parts.clock, parts.observer, self._confirmed, facts=parts.commits
-        )
+            settings.name, self.engine, parts.clock, parts.observer, self._confirmed, facts=parts.commits,
+            every=every_of(settings, role.strategy, self.engine.ahead),
+        )  # fmt: skip
         self.uncommitted = UncommittedBound(
             role.most_uncommitted, role.strategy, self.engine.ahead, self.committer.request,
             failing=lambda: self.committer.failing,
@@ -77,8 +77,10 @@ class ChannelConsumer:
             tells_topics=role.name == settings.name,
         )  # fmt: skip
         self.assignment = Assignment(
-            parts, self.owned, self.starts, self.committer, role.hooks, self.signals.exit, self.signals.joined
+            parts, self.owned, self.starts, self.committer, role.hooks, self.signals.exit, self._joined
         )
+        hooks = role.hooks.on_caught_up
+        self.catch_up = CatchUp(parts, self.table, hooks, lambda: self.committer.consumer, self.signals.exit)
         self.fetcher = Fetcher(parts, self.table, self.starts, self.uncommitted, role.delays or {})
         self.lifeline = Lifeline(parts, self.owned, self._retained, self.signals.fail)
         self.connection = Connection(
@@ -97,6 +99,8 @@ class ChannelConsumer:
         spawn, channel = self._parts.spawn, self._parts.settings.name
         spawn(self.connection.run if after is None else self._connecting(after), f"channel {self.name}")
         spawn(self._until_closed(self.committer.run), f"committer of {self.name}")
+        if self.catch_up.is_wanted:
+            spawn(self._until_closed(self.catch_up.run), f"catching up of {self.name}")
         if self.is_for_retries:
             spawn(self._until_closed(self.fetcher.delayed.run), f"delayed retries of {channel}")
 
@@ -118,6 +122,10 @@ class ChannelConsumer:
                 await task()
 
         return run
+
+    def _joined(self) -> None:
+        self.catch_up.begins()
+        self.signals.joined()
 
     async def close(self) -> None:
         try:
@@ -177,22 +185,10 @@ class ChannelConsumer:
 
     def _retained(self) -> None:
         """What waited in partitions that are retained may be taken again."""
+        self.committer.records_came()
         self._parts.workers.work_is_there()
         self._parts.arrival.set()
         self.fetcher.delayed.changed.set()  # records that are not due yet are retained, too
-
-
-def _is_exact(settings: IncomingSettings) -> bool:
-    """Whether records' own strings are kept apart: in order, the newest is always that of the last record."""
-    is_ordered = settings.ordering == "partition" or settings.commit_strategy == "ignore"
-    return settings.offset_metadata_strategy == "exact" and not is_ordered
-
-
-def _starts(settings: IncomingSettings, resume: Mapping[TopicPartition, int]) -> dict[TopicPartition, Choice]:
-    """Where the settings, or the end of the session before, have the first reading of a partition start."""
-    named = [one for one in settings.assign if isinstance(one, AssignedPartition) and one.start is not None]
-    given = {one.partition: Choice(one.start) for one in reversed(named) if one.start is not None}  # the first range's
-    return given | {one: Choice(where, is_resumed=True) for one, where in resume.items()}
 
 
 class ChannelClients(list[ChannelConsumer]):

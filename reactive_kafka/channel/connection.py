@@ -180,6 +180,7 @@ class Connection:
         poll = await consumer.poll(asked.budgets, POLL_S if asked.again_s is None else asked.again_s, asked.most)
         self._fetcher.take(poll)
         if poll.chunks:
+            self._committer.records_came()
             await asyncio.sleep(0)  # the workers first: then one poll fills all that they have emptied
         for partition, error in poll.errors.items():
             if (fatal := await self._fetcher.failures.cannot_read(partition, error)) is not None:

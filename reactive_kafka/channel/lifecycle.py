@@ -9,12 +9,16 @@ from contextlib import AsyncExitStack
 from reactive_kafka.channel.session import ChannelSession, channel_facts, partition_facts
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals
 from reactive_kafka.channel.status import ChannelStatus
+from reactive_kafka.channel.switch import Switch
 from reactive_kafka.delivery.lanes import Pauses
 from reactive_kafka.delivery.limit import Bucket
 from reactive_kafka.errors import ChannelClosedError, text_of
 from reactive_kafka.observe.events import ChannelPaused, ConsumersIdle, EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, PartitionFacts
 from reactive_kafka.tasks import outcome_of, told_of
+
+NOT_ENABLED = "not started: enabled = false"
+"""Why a channel stands while the application goes on."""
 
 STORE_CLOSED_S = 5.0
 """How long a checkpoint store may take to close."""
@@ -33,6 +37,7 @@ class ChannelLifecycle:
         self._totals = ChannelTotals(limit=None if rate is None else Bucket(rate.per_second))
         self.status = ChannelStatus(self.settings, self._clock, self._observer)
         self.session = self._new_session()  # a restart makes another
+        self.switch = Switch(self)
         self._idle_told = 0
         self._last_partitions: tuple[PartitionFacts, ...] | None = None  # as the channel left them when it failed
 
@@ -46,9 +51,21 @@ class ChannelLifecycle:
         self.status.change("connect")
         self.session.start()
 
+    def leave_off(self) -> None:
+        """Do not start it: that is for a call to do."""
+        self.status.stop_for(NOT_ENABLED)
+        self.status.change("stop")
+        self.status.change("stopped")
+
     async def quiesce(self, deadline: float) -> None:
         """Stop fetching and calling handlers, and wait for those that run, until *deadline* (monotonic)."""
         self.status.end()
+        await self.switch.over(deadline - self._clock.monotonic())
+        if self.status.state != "stopped":
+            await self.drain(deadline)
+
+    async def drain(self, deadline: float) -> None:
+        """Take nothing new, and wait for the handlers that run, until *deadline* (monotonic)."""
         if self.status.state == "failed":
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
@@ -64,11 +81,18 @@ class ChannelLifecycle:
     async def finish(self, deadline: float) -> None:
         """Release the partitions with a last commit, leave the group, and close."""
         async with AsyncExitStack() as steps:  # every step is taken, whatever those before it raise
-            steps.callback(self.session.arrival.set)
-            steps.callback(self.status.change, "stopped")
             steps.push_async_callback(self._close_store)
-            steps.push_async_callback(self.session.leave)
-            await self.session.clients.release(deadline)
+            if self.status.state != "stopped":
+                await self.let_all_go(deadline)
+
+    async def let_all_go(self, deadline: float) -> None:
+        """Release the partitions with a last commit, and leave the group; the channel is stopped then."""
+        session = self.session
+        async with AsyncExitStack() as steps:  # every step is taken, whatever those before it raise
+            steps.callback(session.arrival.set)
+            steps.callback(self.status.change, "stopped")
+            steps.push_async_callback(session.leave)
+            await session.clients.release(deadline)
 
     async def _close_store(self) -> None:
         """Close the checkpoint store; an error or a timeout is reported."""
@@ -77,9 +101,10 @@ class ChannelLifecycle:
         close = self.spec.checkpoint.store.close
         error = await outcome_of(close, f"close the store of {self.name}", STORE_CLOSED_S)
         if error is not None:
-            self._tell_end_failed("closing the checkpoint store", error)
+            self.tell_end_failed("closing the checkpoint store", error)
 
-    def _tell_end_failed(self, doing: str, error: BaseException) -> None:
+    def tell_end_failed(self, doing: str, error: BaseException) -> None:
+        """Tell what has gone wrong in an end, which goes on."""
         self._observer.on(EndFailed(channel=self.name, doing=doing, reason=told_of(error), error=error))
 
     def fail(self, reason: BaseException) -> bool:
@@ -103,7 +128,7 @@ class ChannelLifecycle:
         except BaseException as error:
             if isinstance(error, KeyboardInterrupt) or (task is not None and task.cancelling()):
                 raise  # the loop ends
-            self._tell_end_failed("leaving", error)
+            self.tell_end_failed("leaving", error)
         await self._come_back(session)
 
     async def _take_leave(self, session: ChannelSession) -> None:
@@ -132,7 +157,7 @@ class ChannelLifecycle:
         if self.status.restarts_at is not None:
             await asyncio.sleep(max(0.0, self.status.restarts_at - self._clock.monotonic()))
         if self.status.restarts_at is not None and self.session is session:
-            self._start_anew()
+            self.start_anew()
 
     async def restart(self) -> None:
         """Restart a channel that has failed, by hand. Raises as ``Channel.restart`` does."""
@@ -142,15 +167,22 @@ class ChannelLifecycle:
             await session.workers.over()
             if self.session is not session:
                 return  # somebody else has restarted it
-        if status.state != "failed" or status.is_ending:
+        is_stopping = status.is_ending or (status.stopped_by and status.state != "stopped")
+        if status.state != "failed" or is_stopping:
             raise ChannelClosedError(
-                f"channel {self.name!r} is {'stopping' if status.is_ending else status.state}: "
+                f"channel {self.name!r} is {'stopping' if is_stopping else status.state}: "
                 "restart() is for one that has failed"
             )
         status.forget_attempts()
-        self._start_anew()
+        self.start_anew()
 
-    def _start_anew(self) -> None:
+    def has_stopped(self) -> None:
+        """It was stopped by hand: what is left of its session is not heard any more."""
+        self.session.signals.has_let_go.set()
+        self._last_partitions = self.status.failure = None
+
+    def start_anew(self) -> None:
+        """Go on with another session."""
         before = self.session
         self._last_partitions = None
         self.session = self._new_session()

@@ -198,8 +198,9 @@ class ChannelOffsets:
         of ``on_assigned``, *where* is where reading starts.
 
         Args:
-            where: An offset, ``"beginning"``, ``"end"``, or a time: the first record at or after it, else the end. For
-                an offset that the log does not have, ``auto_offset_reset`` applies.
+            where: An offset, ``"beginning"``, ``"end"``, ``by(-100)``: so many records from the position, limited to
+                the log; or a time: the first record at or after it, else the end. For an offset that the log does not
+                have, ``auto_offset_reset`` applies.
 
         Raises:
             NotOwnerError: The partition is not assigned to this application.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import AsyncExitStack
+from typing import Any
 
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.connection import CONNECTING
@@ -16,8 +17,9 @@ from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.poison import oldest_started
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.capped import CappedLanes
 from reactive_kafka.delivery.lanes import Lanes
-from reactive_kafka.delivery.limit import LimitedLanes
+from reactive_kafka.delivery.limit import LimitedCappedLanes, LimitedLanes
 from reactive_kafka.delivery.poison import PoisonGuard
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.observe.events import ConsumersIdle
@@ -91,17 +93,15 @@ class ChannelSession:
             clients.append(ChannelConsumer(role, shared, signals))
 
     def _lanes(self, spec: ChannelSpec) -> Lanes:
-        is_shared, totals = self._settings.ordering == "unordered", self._totals
+        settings, totals = self._settings, self._totals
+        given: Any = {"shared": settings.ordering == "unordered", "key_of": spec.key_of, "pauses": totals.pauses}
+        limited: Any = (totals.limit, spec.services.clock, self._may_start)
+        most = None if spec.keeps_plans else settings.concurrency_per_partition
+        if most is None:
+            return Lanes(**given) if totals.limit is None else LimitedLanes(*limited, **given)
         if totals.limit is None:
-            return Lanes(shared=is_shared, key_of=spec.key_of, pauses=totals.pauses)
-        return LimitedLanes(
-            totals.limit,
-            spec.services.clock,
-            self._may_start,
-            shared=is_shared,
-            key_of=spec.key_of,
-            pauses=totals.pauses,
-        )
+            return CappedLanes(most=most, **given)
+        return LimitedCappedLanes(*limited, most=most, **given)
 
     def _may_start(self) -> None:
         self.workers.work_is_there()
@@ -203,9 +203,9 @@ def channel_facts(
     return ChannelFacts(
         channel=settings.name, state=state, reason=status.why_failed(now), on_poison=settings.on_poison,
         failure_strategies=_failure_strategies(settings), poison_limit_s=settings.unprocessed_record_max_age_s,
-        has_joined=status.has_joined, paused_by=totals.pauses.reasons,
+        has_joined=status.has_joined, paused_by=totals.pauses.reasons, stopped_by=status.stopped_by,
         limited_by=str(settings.rate_limit) if session.lanes.holds_back else None,
-        broker_error=_broker_error(session),
+        broker_error=None if status.stopped_by else _broker_error(session),
         partitions=partitions,
         poison=session.guard.facts(now), totals=totals.bounded(one.partition for one in partitions),
         commits=dict(commits.outcomes), commit_durations=commits.durations,
@@ -217,7 +217,7 @@ def channel_facts(
         replays_avoided=history.replays_avoided, duplicates_dropped=history.duplicates_dropped,
         unsynced_age_s=session.hook.behind_s(), metadata_dropped=commits.room.dropped,
         warnings=tuple(filter(None, (commits.room.warning, *_warnings(settings, session, now)))),
-        not_ready=tuple(dict.fromkeys(_not_ready(session, state, now))),
+        not_ready=() if status.stopped_by else tuple(dict.fromkeys(_not_ready(session, state, now))),
         health_enabled=settings.health_enabled,
     )  # fmt: skip
 

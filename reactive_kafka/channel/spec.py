@@ -12,6 +12,7 @@ from reactive_kafka.checkpoint.states import Codec
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.strategy import CommitStrategy, Throttled
+from reactive_kafka.config.incoming_values import AssignedPartition
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.config.tables import DelayedRetrySettings
 from reactive_kafka.delivery.ages import RecordTimes
@@ -26,6 +27,7 @@ from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.transactions import TransactionalProducers
 from reactive_kafka.partitions.hooks import Hooks
+from reactive_kafka.partitions.partition import Choice
 from reactive_kafka.partitions.parts import AssignmentFacts, CommitFacts
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Tasks
@@ -179,3 +181,16 @@ def _for_retries(settings: IncomingSettings, most: int, delayed: DelayedRetrySet
         strategy=Throttled(settings.commit_interval_s),
         delays={topic: delay_of(topic) or 0 for topic in delayed.topics},
     )
+
+
+def is_exact(settings: IncomingSettings) -> bool:
+    """Whether records' own strings are kept apart: in order, the newest is always that of the last record."""
+    is_ordered = settings.ordering == "partition" or settings.commit_strategy == "ignore"
+    return settings.offset_metadata_strategy == "exact" and not is_ordered
+
+
+def starts_of(settings: IncomingSettings, resume: Mapping[TopicPartition, int]) -> dict[TopicPartition, Choice]:
+    """Where the settings, or the end of the session before, have the first reading of a partition start."""
+    named = [one for one in settings.assign if isinstance(one, AssignedPartition) and one.start is not None]
+    given = {one.partition: Choice(one.start) for one in reversed(named) if one.start is not None}  # the first range's
+    return given | {one: Choice(where, is_resumed=True) for one, where in resume.items()}

@@ -24,11 +24,12 @@ TRANSITIONS: dict[ChannelState, dict[str, ChannelState]] = {
         "connect": "stopping",
     },
     "failed": {"restart": "connecting", "stop": "stopping", "fail": "failed", "joined": "failed", "connect": "failed"},
-    "stopped": {"stop": "stopped", "fail": "stopped"},
+    "stopped": {"start": "connecting", "stop": "stopped", "fail": "stopped", "stopped": "stopped"},
 }
 """state -> event -> next state. ``connect``: a client is built, or built again; ``joined``: every consumer has an
 assignment; ``fail``: for poison, a nack, or a partition without a position to start from; ``restart``: by a call, or by
-itself; ``stop``: the application stops; ``stopped``: the group is left, and the clients are closed."""
+itself; ``stop``: by a call, or because the application stops; ``stopped``: the group is left, and the clients are
+closed; ``start``: by a call."""
 
 
 class RestartPolicy:
@@ -77,6 +78,7 @@ class ChannelStatus:
         self.failure: BaseException | None = None  # what it has failed for, and was not restarted since
         self.restarts_at: float | None = None  # when it restarts by itself, by the monotonic clock; None: it does not
         self.is_ending = False  # the application stops, and the channel with it
+        self.stopped_by: str | None = None  # why it is stopped, or is about to be, while the application goes on
         self.has_joined = False  # each of its consumers has had an assignment once
 
     @property
@@ -114,8 +116,14 @@ class ChannelStatus:
         return True
 
     def restart(self) -> None:
+        """Go on with another session, from a failure or a stop."""
         self.failure = self.restarts_at = None
-        self.change("restart")
+        self.stopped_by = None
+        self.change("start" if self.state == "stopped" else "restart")
+
+    def stop_for(self, why: str) -> None:
+        """Somebody stops the channel, which does not restart by itself then."""
+        self.stopped_by, self.restarts_at = why, None
 
     def forget_attempts(self) -> None:
         """Somebody restarts the channel by hand: it has all of its attempts again."""

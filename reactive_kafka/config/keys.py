@@ -69,7 +69,7 @@ _INCOMING = {
 }
 _SERVERS = {"bootstrap_servers": BOOTSTRAP_SERVERS}
 _KAFKA = _SERVERS | {_INSECURE.name: _INSECURE}
-_OF_A_CHANNEL = ("topic", "topics", "pattern", "assign", "delayed_retry.topics", "schema.file")
+_OF_A_CHANNEL = ("topic", "topics", "pattern", "assign", "enabled", "delayed_retry.topics", "schema.file")
 """One of these for all channels would be a mistake."""
 _OUTGOING = {**keys_of(OutgoingSettings), _EVENTS.name: _EVENTS}
 _EVENT_TABLE = tuple(name for name in _OUTGOING if name.startswith(f"{_EVENTS.name}."))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,7 @@ class Reading:
 
     settings: Settings  # with problems, only the channels' names can be relied on: broken values are defaults
     problems: tuple[str, ...]  # one line each
+    given: Collected = field(repr=False)
 
     def checked(self) -> Settings:
         """The settings; a ConfigError with all problems if there are any."""
@@ -114,10 +115,10 @@ def read_settings(
     name = ", ".join(map(str, paths)) or "code"
     _drop_strays(given, name, problems)
     unused = Problems()
-    settings = _Assembly(given, problems, unused).settings(name)
+    settings = Assembly(given, problems, unused).settings(name)
     told = traps(settings, environ, bool(tables), paths) if not problems.lines else ()
     settings = replace(settings, warnings=(*settings.warnings, *unused.report(), *told))
-    return Reading(settings, tuple(problems.report()))
+    return Reading(settings, tuple(problems.report()), given)
 
 
 def toml_of_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
@@ -161,7 +162,7 @@ def _paths(source: Where, environ: Mapping[str, str]) -> list[Path]:
     return [Path(source)] if isinstance(source, str | Path) else list(map(Path, source))
 
 
-class _Assembly:
+class Assembly:
     """Makes the frozen settings of what was collected, and notes contradictions, what is missing and what is unused."""
 
     def __init__(self, given: Collected, problems: Problems, unused: Problems) -> None:
@@ -176,7 +177,7 @@ class _Assembly:
         made = Settings(
             source=source,
             bootstrap_servers=View(keys.KAFKA, plain["kafka"], {})["bootstrap_servers"],
-            incoming={name: self._incoming(name, table) for name, table in channels["incoming"].items()},
+            incoming={name: self.incoming(name, table) for name, table in channels["incoming"].items()},
             outgoing={name: self._outgoing(name, table) for name, table in channels["outgoing"].items()},
             memory={name: self._memory(name, table) for name, table in channels["memory"].items()},
             spark=self._spark(View(keys.SPARK, plain["spark"], {})),
@@ -208,7 +209,8 @@ class _Assembly:
             del fields[other]  # a higher layer has chosen between the two
         return SparkSettings(**fields, conf=values_of(self._given.spark_conf), places=view.places())
 
-    def _incoming(self, name: str, table: Table) -> IncomingSettings:
+    def incoming(self, name: str, table: Table) -> IncomingSettings:
+        """One incoming channel."""
         view = View(keys.INCOMING, table, self._kafka)
         check(view, (*INCOMING_CHECKS, tls_files, *self._unregistered), self._problems)
         check(view, UNUSED_BY_INCOMING, self._unused)

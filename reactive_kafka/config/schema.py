@@ -121,6 +121,9 @@ class IncomingSettings:
             "with ranges alone.",
         )
     )
+    enabled: bool = setting(
+        BOOLEAN, True, "`false`: the channel is not started with the application, but by `channel.start()`."
+    )
     auto_offset_reset: OffsetReset = setting(
         choice(*get_args(OffsetReset)),
         "latest",
@@ -154,6 +157,12 @@ class IncomingSettings:
     )
     commit_interval_s: float = setting(
         SOME_TIME, "5s", "How often `throttled` or `enable_auto_commit` commits, and `checkpoint` writes to its store."
+    )
+    commit_every: int | None = setting(
+        COUNT,
+        None,
+        "`throttled` and `checkpoint` also commit as soon as so many offsets are settled and not committed; default: "
+        "only every `commit_interval`.",
     )
     unprocessed_record_max_age_s: float = setting(
         TIME, "60s", "A record unsettled for longer is poison; 0 turns this off."
@@ -206,6 +215,12 @@ class IncomingSettings:
         None,
         "Most records that a channel starts in each process, after a burst of one second's worth (at least one); the "
         "others wait in their order.",
+    )
+    concurrency_per_partition: int | None = setting(
+        COUNT,
+        None,
+        "Handlers of one partition that run at once, with `ordering` `key` or `unordered`; default: no cap but "
+        "`concurrency`.",
     )
     consumers: int = setting(COUNT, 1, "Members of the group in this process, each with a connection.")
     batch_max_records: int = setting(COUNT, 500, "Most records in the batch of a `Batch` handler.")

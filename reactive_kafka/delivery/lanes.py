@@ -72,10 +72,17 @@ class Lanes:
 
     def new(self, tracker: OffsetTracker) -> Lane:
         """The lane of a partition whose reading begins."""
-        lane = Lane(tracker) if self._key_of is None else KeyedLane(tracker, self._key_of)
+        lane = self._made(tracker)
         if self._pauses.has(tracker.partition):
             lane.change("pause")
         return lane
+
+    def _made(self, tracker: OffsetTracker) -> Lane:
+        return Lane(tracker) if self._key_of is None else KeyedLane(tracker, self._key_of)
+
+    def is_full(self, lane: Lane) -> bool:
+        """Whether no more of a partition may be taken at once, whatever waits in it."""
+        return False
 
     def look_at_pauses(self, lanes: Iterable[Lane]) -> None:
         """The channel's pauses have changed: pause or resume these lanes."""

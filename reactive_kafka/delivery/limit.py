@@ -6,10 +6,12 @@ import asyncio
 from asyncio import TimerHandle
 from collections.abc import Callable
 from math import inf
+from typing import Any
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.delivery.lane import KeyOf, Part, Slice
-from reactive_kafka.delivery.lanes import Lanes, Pauses
+from reactive_kafka.delivery.capped import CappedLanes
+from reactive_kafka.delivery.lane import Part, Slice
+from reactive_kafka.delivery.lanes import Lanes
 
 
 class Bucket:
@@ -57,12 +59,9 @@ class LimitedLanes(Lanes):
         bucket: Bucket,
         clock: Clock,
         wake: Callable[[], None],
-        *,
-        shared: bool,
-        key_of: KeyOf | None,
-        pauses: Pauses,
+        **given: Any,
     ) -> None:
-        super().__init__(shared=shared, key_of=key_of, pauses=pauses)
+        super().__init__(**given)
         self._bucket = bucket
         self._clock = clock
         self._wake = wake  # called when records that were asked for may start
@@ -70,7 +69,7 @@ class LimitedLanes(Lanes):
 
     def take(self) -> Part | None:
         """As of all lanes; of what it gives one record is to be started, and only that."""
-        if not self._ready or self._is_early():
+        if not self.has_work or self._is_early():
             return None
         lane = super().take()
         if lane is not None:
@@ -113,4 +112,8 @@ class LimitedLanes(Lanes):
 
     @property
     def holds_back(self) -> bool:
-        return bool(self._ready) and self._bucket.ready_at > self._clock.monotonic()
+        return self.has_work and self._bucket.ready_at > self._clock.monotonic()
+
+
+class LimitedCappedLanes(LimitedLanes, CappedLanes):
+    """Lanes that keep to both."""

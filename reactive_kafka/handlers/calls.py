@@ -67,27 +67,33 @@ class HookSet:
     before_stop: list[Hook] = field(default_factory=list)
     assigned: dict[str, list[Hook]] = field(default_factory=dict)
     revoked: dict[str, list[Hook]] = field(default_factory=dict)
+    caught_up: dict[str, list[Hook]] = field(default_factory=dict)
     jobs: list[JobSpec] = field(default_factory=list)
+
+    @property
+    def of_partitions(self) -> dict[str, dict[str, list[Hook]]]:
+        """The name of a decorator -> the hooks of each channel."""
+        return {"on_assigned": self.assigned, "on_revoked": self.revoked, "on_caught_up": self.caught_up}
 
     @property
     def are_there(self) -> bool:
         """Whether there is a hook, or a job."""
-        return bool(self.start or self.before_stop or self.assigned or self.revoked or self.jobs)
+        return bool(self.start or self.before_stop or any(self.of_partitions.values()) or self.jobs)
 
     def take(self, other: HookSet) -> None:
         """Have the hooks of another one, too, behind its own."""
         self.start += other.start
         self.before_stop += other.before_stop
         self.jobs += other.jobs
-        for mine, theirs in ((self.assigned, other.assigned), (self.revoked, other.revoked)):
+        for kind, theirs in other.of_partitions.items():
             for channel, hooks in theirs.items():
-                mine.setdefault(channel, []).extend(hooks)
+                self.of_partitions[kind].setdefault(channel, []).extend(hooks)
 
     def misfits(self, settings: Settings) -> list[str]:
         """The problems of all hooks: signatures that cannot be called, and channels that are not configured."""
         problems = [_misfit("@app.on_start", hook) for hook in self.start]
         problems += [_misfit("@app.before_stop", hook) for hook in self.before_stop]
-        for kind, hooks in (("on_assigned", self.assigned), ("on_revoked", self.revoked)):
+        for kind, hooks in self.of_partitions.items():
             for channel, functions in hooks.items():
                 who = f"@app.{kind}({channel!r})"
                 for hook in functions:
@@ -103,6 +109,7 @@ class HookSet:
         return Hooks(
             tuple(as_async(hook) for hook in self.assigned.get(channel, ())),
             tuple(_revoked(hook) for hook in self.revoked.get(channel, ())),
+            tuple(as_async(hook) for hook in self.caught_up.get(channel, ())),
         )
 
 

@@ -149,6 +149,8 @@ def unused(channel: IncomingSettings, matches: Sequence[Match]) -> Iterator[str]
         said = {"batch_max_records": channel.batch_max_records, "batch_max_wait": channel.batch_max_wait_s}
         for key in [key for key, value in said.items() if key in own and value != INCOMING.keys[key].parsed_default]:
             yield f"{own[key]}: has no effect: no Batch handler has this channel"
+    if not matches and "concurrency_per_partition" in own:
+        yield f"{own['concurrency_per_partition']}: has no effect: no handler has this channel"
     if channel.broadcast and "broadcast" in own and len(matches) < 2:
         yield f"{own['broadcast']}: has no effect: the channel has {'one handler' if matches else 'no handler'}"
     if channel.unmatched != "nack" and "unmatched" in own and any(match.decorated.when is None for match in matches):

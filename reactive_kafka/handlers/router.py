@@ -10,17 +10,11 @@ from reactive_kafka.config.keys import INCOMING, OUTGOING, Section
 from reactive_kafka.config.schema import AckMode
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.errors import ChannelClosedError, ConfigError
+from reactive_kafka.handlers.arguments import channel_name, check_given, check_is_function, incoming_of, shows_corrupt
 from reactive_kafka.handlers.calls import HookSet, hook_into
 from reactive_kafka.handlers.jobs import JobDecorators
 from reactive_kafka.handlers.middleware import Layers, Middleware, around_send, check_middleware
-from reactive_kafka.handlers.registry import (
-    Registry,
-    channel_name,
-    check_given,
-    check_is_function,
-    incoming_of,
-    shows_corrupt,
-)
+from reactive_kafka.handlers.registry import Registry
 from reactive_kafka.outgoing.emitter import Emitter
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.records import TopicPartition
@@ -248,6 +242,10 @@ class Declarations(JobDecorators):
         already, or the client is broken, so that nothing can be committed for them.
         """
         return hook_into(self._decorating("on_revoked", channel).hooks.revoked, channel)
+
+    def on_caught_up(self, channel: str) -> Callable[[AssignedHook], AssignedHook]:
+        """Call the function with all partitions of an assignment, once they are handled up to the ends of then."""
+        return hook_into(self._decorating("on_caught_up", channel).hooks.caught_up, channel)
 
     def emitter(self, channel: str) -> Emitter:
         """What sends values to an outgoing channel from anywhere; the same object each time.

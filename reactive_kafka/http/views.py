@@ -146,6 +146,8 @@ def _incoming_html(channel: ChannelFacts) -> str:
     notes = [*(f"paused: {reason}" for reason in channel.paused_by), *channel.warnings]
     if channel.limited_by is not None:
         notes.append(f"records wait for rate_limit = {channel.limited_by}")
+    if channel.stopped_by is not None:
+        notes.insert(0, channel.stopped_by)
     return (
         f"<h2>{_text(channel.channel)}: {channel.state}</h2>"
         + (f"<ul>{''.join(f'<li>{_text(note)}</li>' for note in notes)}</ul>" if notes else "")

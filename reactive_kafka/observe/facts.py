@@ -136,6 +136,7 @@ class ChannelFacts:
     record_ages: DurationHistogram = field(default_factory=age_histogram)  # from their timestamps to settlement
     delivery_delays: DurationHistogram = field(default_factory=age_histogram)  # from their timestamps to handlers
     limited_by: str | None = None  # its rate limit ("100/s"), while records wait for that alone
+    stopped_by: str | None = None  # why it is stopped, or stops, while the application goes on; None: it is not
     duplicates_dropped: int = 0  # records that the checkpoint store already had
     replays_avoided: int = 0  # records not delivered again, because their acks had been kept
     metadata_dropped: int = 0  # positions committed without metadata, because the broker rejected it

@@ -193,17 +193,19 @@ def _application(facts: AppFacts) -> _Verdict:
 def _incoming(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> _Verdict:
     poisoned = bool(channel.poison)
     in_service = channel.state in ("running", "paused", "done") and channel.has_joined
+    is_meant_to_stand = channel.stopped_by is not None
     return _Verdict(
         channel.channel,
         live=channel.state != "failed" and not (poisoned and channel.on_poison == "fail"),
-        ready=(
+        ready=is_meant_to_stand
+        or (
             in_service
             and channel.broker_error is None
             and not channel.not_ready
             and not (poisoned and channel.on_poison != "warn")
             and all(session.ready for session in spark)
         ),
-        started=channel.has_joined,
+        started=channel.has_joined or is_meant_to_stand,
         data=channel_data(channel, spark),
         channel=channel.channel,
     )
@@ -221,6 +223,9 @@ def _spark(sessions: Sequence[SparkFacts]) -> _Verdict:
 
 
 def _reasons(channel: ChannelFacts, spark: Sequence[SparkFacts]) -> Iterator[str]:
+    if channel.stopped_by is not None:
+        yield channel.stopped_by
+        return
     if channel.reason is not None:
         yield channel.reason
     for poison in () if channel.state == "failed" else channel.poison[:POISON_NAMED]:  # a failed one names it above

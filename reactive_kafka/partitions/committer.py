@@ -10,6 +10,7 @@ from typing import Literal
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.clock import Clock
+from reactive_kafka.commit.every import CommitEvery
 from reactive_kafka.commit.strategy import Ignore
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import (
@@ -44,12 +45,14 @@ class Committer:
         observer: Observer,
         confirmed: Callable[[OffsetTracker, int], None],
         facts: CommitFacts,
+        every: CommitEvery | None = None,
     ) -> None:
         self._channel = channel
         self.engine = engine
         self._clock = clock
         self._observer = observer
         self._confirmed = confirmed  # called with each tracker and the position that the broker has stored for it
+        self._every = every  # None: nothing but ticks and requests makes a commit due
         self._one_at_a_time = asyncio.Lock()
         self._look_again = asyncio.Event()
         self._is_requested = False
@@ -67,6 +70,11 @@ class Committer:
         """Have the task commit as soon as it can; requests that come before it does are one."""
         self._is_requested = True
         self._look_again.set()
+
+    def records_came(self) -> None:
+        """There is more to settle than before."""
+        if self._every is not None and self._every.came(self._clock.monotonic()):
+            self._look_again.set()
 
     async def run(self) -> None:
         """Commit what is due at every interval and request, for ever; CommitStrategyError where the strategy fails."""
@@ -96,8 +104,9 @@ class Committer:
             return min(tick, self._retry_at, self._spared_until if self._is_requested else math.inf)
         if self._is_requested:
             return -math.inf
+        early = math.inf if self._every is None else self._every.due_at(self._clock.monotonic())
         repeat_at = self.engine.repeat_at
-        return tick if repeat_at is None else min(tick, repeat_at)
+        return min(tick, early) if repeat_at is None else min(tick, early, repeat_at)
 
     async def flush(self, deadline: float, going: Collection[TopicPartition] | None = None) -> bool:
         """Commit until nothing is due any more: the assignment of the partitions that are *going* is about to end.
@@ -260,7 +269,8 @@ class Committer:
         self.is_owner = not isinstance(error, NotOwnerError)
         self.facts.outcomes[outcome] += 1
         self._retry_at, self._spared_until = math.inf, self._clock.monotonic() + self._waits.next_s()
-        if self.engine.strategy.commits_at_ack or self.engine.strategy.interval_s is None:
+        strategy = self.engine.strategy
+        if strategy.commits_at_ack or strategy.interval_s is None or self._every is not None:
             self._retry_at = self._spared_until
         self.failing = str(error) if self.is_owner else None
         self._tell(outcome, frozenset(plan.offsets), str(error))

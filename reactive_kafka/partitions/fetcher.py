@@ -184,7 +184,7 @@ class Fetcher:
         records, found = budget.read_ahead(held, room), 0
         for partition in held.keys() - wanted.keys() - stopped if records else ():
             for lane in self._lanes_of((partition,)):
-                if lane.waiting and lane.tracker.window < budget.MAX_WINDOW_RECORDS:
+                if lane.waiting and lane.tracker.window < budget.MAX_WINDOW_RECORDS and not self._lanes.is_full(lane):
                     wanted[partition] = records
                     found += records
         return found

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
+from typing import Any
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.observe.events import HookFailed, Observer
@@ -16,12 +19,27 @@ RevokedHook = Callable[[frozenset[TopicPartition], bool], Awaitable[None]]
 """Also told whether the partitions are lost: they are another's by now, and nothing can be committed for them."""
 
 
+HOOK: ContextVar[tuple[str, asyncio.Task[Any] | None] | None] = ContextVar("reactive_kafka hook", default=None)
+"""The channel whose hook runs, and its task: whoever is called from there must not wait for the rebalance's end."""
+
+
 @dataclass(frozen=True, slots=True)
 class Hooks:
     """The application's hooks of one channel, each already awaitable."""
 
     on_assigned: tuple[PartitionHook, ...] = ()  # before reading begins
     on_revoked: tuple[RevokedHook, ...] = ()  # while the partitions are still ours, unless they are lost
+    on_caught_up: tuple[PartitionHook, ...] = ()  # when all that was there at the assignment is handled
+
+
+def as_hook_of(channel: str, call: Callable[[], Awaitable[None]]) -> Callable[[], Awaitable[None]]:
+    """The call of a hook, which says in its task whose it is."""
+
+    async def run() -> None:
+        HOOK.set((channel, asyncio.current_task()))
+        await call()
+
+    return run
 
 
 class HookRunner:
@@ -41,7 +59,9 @@ class HookRunner:
         channel, errors = self._channel, list[BaseException]()
         for number, call in enumerate(calls):
             slot = deadlines.hook(self._clock.monotonic(), len(calls) - number)
-            error = await outcome_of(call, f"{kind} of {channel}", slot.run_s, cleanup_s=slot.cleanup_s)
+            error = await outcome_of(
+                as_hook_of(channel, call), f"{kind} of {channel}", slot.run_s, cleanup_s=slot.cleanup_s
+            )
             if error is not None:
                 self._observer.on(HookFailed(channel=channel, hook=kind, reason=told_of(error), error=error))
                 errors.append(error)

@@ -6,7 +6,7 @@ The client never resets by itself: each reset is decided here, counted, and told
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from operator import attrgetter
@@ -14,6 +14,8 @@ from typing import Any, Literal
 
 from reactive_kafka.broker.client import Chunk
 from reactive_kafka.config.schema import OffsetReset
+from reactive_kafka.errors import FatalBrokerError
+from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Ranges
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -97,9 +99,34 @@ def _within(records: Sequence[Any], ranges: Ranges) -> Sequence[Any]:
     return found
 
 
-Where = int | datetime | Literal["beginning", "end"]
-"""A start that somebody chose: an offset (0 is the log's beginning), an end of the log, or the first record at or
-after a time."""
+@dataclass(frozen=True, slots=True)
+class By:
+    """A start that is so many offsets behind the position, or before it: see :func:`by`."""
+
+    records: int
+
+
+def by(records: int) -> By:
+    """For ``channel.seek``: so many records forward from the position, or back where it is negative.
+
+    The position is what would be committed: the first record without a verdict. Before reading has begun it is where
+    that would be. What lies outside of the log is its beginning or its end. Offsets are counted, some of which have no
+    record in a topic that is compacted or written in transactions.
+
+    Raises:
+        TypeError: It is not a whole number.
+    """
+    if isinstance(records, bool) or not isinstance(records, int):
+        raise TypeError(f"by() takes a number of records, not {records!r}")
+    return By(records)
+
+
+Where = int | datetime | Literal["beginning", "end"] | By
+"""A start that somebody chose: an offset (0 is the log's beginning), an end of the log, the first record at or after a
+time, or so many records from the position."""
+
+
+_WANTED = "an offset, 'beginning', 'end', by(records) or an aware datetime is wanted"
 
 
 def check_where(where: Where) -> None:
@@ -107,13 +134,15 @@ def check_where(where: Where) -> None:
     if isinstance(where, datetime):
         if where.tzinfo is None:
             raise ValueError(f"{where!r} has no time zone: say which moment it is, for one with tzinfo=UTC")
+    elif isinstance(where, By):
+        return
     elif isinstance(where, bool) or not isinstance(where, int | str):
-        raise TypeError(f"an offset, 'beginning', 'end' or an aware datetime is wanted, not {where!r}")
+        raise TypeError(f"{_WANTED}, not {where!r}")
     elif isinstance(where, int):
         if where < 0:
             raise ValueError(f"there is no offset {where}: they begin at 0; the log's end is 'end'")
     elif where not in ("beginning", "end"):
-        raise ValueError(f"an offset, 'beginning', 'end' or an aware datetime is wanted, not {where!r}")
+        raise ValueError(f"{_WANTED}, not {where!r}")
 
 
 def milliseconds(moment: datetime) -> int:
@@ -121,13 +150,34 @@ def milliseconds(moment: datetime) -> int:
     return -((_EPOCH - moment) // timedelta(milliseconds=1))
 
 
-def chosen_position(where: Where, log_start: int, log_end: int, at_time: int | None) -> int:
+def chosen_position(
+    where: Where, log_start: int, log_end: int, at_time: int | None, position: Callable[[], int]
+) -> int:
     """The offset of a start that somebody chose; *at_time*: of the first record at or after a time, if there is one.
 
-    It may lie outside of the log.
+    It may lie outside of the log. *position* is asked for where that is what the start is counted from.
     """
+    if isinstance(where, By):
+        return min(max(position() + where.records, log_start), log_end)
     if isinstance(where, datetime):
         return log_end if at_time is None else at_time
     if where == "end":
         return log_end
     return log_start if where == "beginning" or where == 0 else where
+
+
+def no_position(channel: str, partition: TopicPartition, wanted: int | None, log: tuple[int, int]) -> FatalBrokerError:
+    """Nobody may choose where a partition begins, whose log has these two ends."""
+    had = "no committed position" if wanted is None else f"position {wanted}"
+    return FatalBrokerError(
+        f"channel {channel!r}: {partition} has {had}, its log goes from {log[0]} to {log[1]}, and "
+        "auto_offset_reset = 'none' lets nobody choose: set a position, or auto_offset_reset = 'earliest' or 'latest'"
+    )
+
+
+def made_anew(channel: str, partition: TopicPartition, why: str) -> FatalBrokerError:
+    """Nobody may choose what becomes of a partition whose topic was made anew."""
+    return FatalBrokerError(
+        f"channel {channel!r}: {partition} cannot be read on: {why}. on_recreated_topic = 'fail' lets nobody choose: "
+        "set the group's position and restart, or have it read from its beginning: on_recreated_topic = 'beginning'"
+    )

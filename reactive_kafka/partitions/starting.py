@@ -11,7 +11,6 @@ from reactive_kafka.broker.client import Consumer
 from reactive_kafka.commit.metadata.codec import Metadata, decode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.observe.events import KeptAcksDropped, OffsetReset, PlanDropped
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice, Partition
@@ -21,7 +20,9 @@ from reactive_kafka.partitions.start import (
     Start,
     Where,
     chosen_position,
+    made_anew,
     milliseconds,
+    no_position,
     start_in_ranges,
     start_position,
 )
@@ -65,7 +66,7 @@ class PartitionStarter:
         if void is not None:
             start = self.start_anew(one, void, log, stored)
         elif choice is not None:
-            start = self.start_where_chosen(one, stored, choice, log)
+            start = self.start_where_chosen(one, stored, choice, log, is_new=is_new)
         else:
             start = self._start(one, stored, stored, log, is_new=is_new)
         if start is None or one.tracker is None:
@@ -126,7 +127,7 @@ class PartitionStarter:
         """Track a partition of a topic that was made anew, from its beginning; None: the channel is to fail."""
         if self._settings.on_recreated_topic == "fail":
             self._parts.history.incarnations.failed(one.id)
-            self._fail(_made_anew(self._settings.name, one.id, why))
+            self._fail(made_anew(self._settings.name, one.id, why))
             return None
         was_at = was_at if one.tracker is None else one.tracker.position
         position = log.start if one.ranges is None else one.ranges.after(log.start)
@@ -137,9 +138,20 @@ class PartitionStarter:
         self._tell_reset(one.id, was_at, start, reason=why)
         return start
 
-    def start_where_chosen(self, one: Partition, stored: int | None, choice: Choice, log: Log) -> Start | None:
+    def start_where_chosen(
+        self, one: Partition, stored: int | None, choice: Choice, log: Log, *, is_new: bool = False
+    ) -> Start | None:
         """Track a partition from a start that somebody chose; that alone moves no committed position."""
-        start = self._decide(one, chosen_position(choice.where, log.start, log.end, log.at_time), log)
+
+        def position() -> int:
+            return self._by_policy(one, stored, log, is_new=is_new).position if one.live is None else one.live.safe
+
+        wanted: int | None
+        try:
+            wanted = chosen_position(choice.where, log.start, log.end, log.at_time, position)
+        except NoPositionError:
+            wanted = stored  # which nobody may choose: told as of any start
+        start = self._decide(one, wanted, log)
         is_sought = choice is not one.chosen
         one.sought = one.chosen = None  # nothing of that holds for a later client, or a later assignment
         if start is not None:
@@ -153,17 +165,19 @@ class PartitionStarter:
         return start
 
     def _decide(self, one: Partition, wanted: int | None, log: Log, *, is_new: bool = False) -> Start | None:
-        policy = self._settings.auto_offset_reset
         try:
-            if one.ranges is not None:
-                start = start_in_ranges(wanted, one.ranges, log.start, log.end, policy)
-            else:
-                start = start_position(wanted, log.start, log.end, policy, is_new=is_new)
+            start = self._by_policy(one, wanted, log, is_new=is_new)
         except NoPositionError:
-            self._fail(_no_position(self._settings.name, one.id, wanted, log))
+            self._fail(no_position(self._settings.name, one.id, wanted, (log.start, log.end)))
             return None
         self._tell_reset(one.id, wanted, start)
         return start
+
+    def _by_policy(self, one: Partition, wanted: int | None, log: Log, *, is_new: bool) -> Start:
+        policy = self._settings.auto_offset_reset
+        if one.ranges is not None:
+            return start_in_ranges(wanted, one.ranges, log.start, log.end, policy)
+        return start_position(wanted, log.start, log.end, policy, is_new=is_new)
 
     def _tell_reset(
         self, partition: TopicPartition, wanted: int | None, start: Start, reason: str | None = None
@@ -187,21 +201,6 @@ class PartitionStarter:
 def _passed(stored: int | None, start: int) -> int | None:
     """What the group has, as long as it has passed none of the records that are read from *start* on."""
     return stored if stored is not None and stored <= start else None
-
-
-def _no_position(channel: str, partition: TopicPartition, wanted: int | None, log: Log) -> FatalBrokerError:
-    had = "no committed position" if wanted is None else f"position {wanted}"
-    return FatalBrokerError(
-        f"channel {channel!r}: {partition} has {had}, its log goes from {log.start} to {log.end}, and "
-        "auto_offset_reset = 'none' lets nobody choose: set a position, or auto_offset_reset = 'earliest' or 'latest'"
-    )
-
-
-def _made_anew(channel: str, partition: TopicPartition, why: str) -> FatalBrokerError:
-    return FatalBrokerError(
-        f"channel {channel!r}: {partition} cannot be read on: {why}. on_recreated_topic = 'fail' lets nobody choose: "
-        "set the group's position and restart, or have it read from its beginning: on_recreated_topic = 'beginning'"
-    )
 
 
 def hand_on(

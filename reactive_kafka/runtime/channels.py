@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from contextvars import copy_context
 from dataclasses import replace
 from functools import partial
@@ -67,7 +67,8 @@ class RunChannels:
 
             self._spark = SparkEngine(spec.settings.spark, ranges="ranges" in modes)
         self.home = HomeLoop()
-        self.registry = self._schema_registry()
+        used = [*(one.schemas for one in incoming.values()), *(one.values for one in spec.app.outgoing.values())]
+        self.registry = self._schema_registry(used)
         self.tracing = RunTracing(spec.settings.tracing)
         self._producers: dict[str, TransactionalProducers] = {}
         self._is_closing = False  # the outgoing channels are
@@ -88,13 +89,13 @@ class RunChannels:
         self._sources = Sources(spec.app.sources, self.outgoing.__getitem__, dependencies, services.tasks)
         self.faces = {name: Channel(channel) for name, channel in self.incoming.items()}  # what users hold of them
 
-    def _schema_registry(self) -> Asker | None:
-        app, settings = self._spec.app, self._spec.settings.schema_registry
-        used = [one.schemas for one in app.incoming.values()] + [one.values for one in app.outgoing.values()]
+    def _schema_registry(self, used: Iterable[object]) -> Asker | None:
+        """The registry, if anything uses one."""
         if not any(used):
             return None
         from reactive_kafka.schemas.registry import Registry
 
+        settings = self._spec.settings.schema_registry
         return Registry(settings, self._services.clock, self._services.tasks, self._services.observer)
 
     def _outgoing(self, spec: OutgoingSpec) -> OutgoingChannel:
@@ -157,20 +158,13 @@ class RunChannels:
                 decode_record=spec.decode_record,
                 decode_key=spec.decode_key,
                 key_of=spec.key_of if spec.has_handler else None,
-                connector=self._reader(spec),
+                connector=_reader(spec, self._services.connector),
                 schemas=spec.schemas,
                 skipping=skipping if skipping.is_needed else None,
                 is_shared=spec.is_shared,
                 keeps_plans=spec.spark is not None,
             )
         )
-
-    def _reader(self, spec: IncomingSpec) -> Connector | None:
-        if spec.spark is None or spec.settings.spark.mode != "ranges":
-            return None
-        from reactive_kafka.broker.ranges import RangesConnector
-
-        return RangesConnector(self._services.connector)
 
     def _checkpoint(self, settings: IncomingSettings) -> CheckpointSpec | None:
         codec = codec_for(settings)
@@ -207,16 +201,27 @@ class RunChannels:
         return lambda signals, setup: SparkDispatcher(setup, runner, signals, services.observer, fetch)
 
     async def start(self) -> None:
-        """Start Spark, and the channels that have a handler; the others start when they are iterated over."""
+        """Start Spark, and what is enabled and has a handler; other channels start when they are iterated over."""
         if self._spark is not None:
             await self._spark.start(self._fails)
         for channel in self.outgoing.values():
             channel.start()
         for name, spec in self._spec.app.incoming.items():
-            if spec.has_handler:
-                self.incoming[name].start()
+            if not spec.settings.enabled or spec.has_handler:
+                self.incoming[name].start() if spec.settings.enabled else self.incoming[name].leave_off()
         self._sources.start()
         self._jobs.start()
+
+    def add(self, spec: IncomingSpec) -> Channel:
+        """Make an incoming channel more, and start it, unless it is not ``enabled``."""
+        for name in spec.outgoing:
+            self.sending(name)  # those that nothing has fed so far
+        self.registry = self.registry or self._schema_registry([spec.schemas])
+        context = self._context.copy()  # not that of whoever asks for it
+        channel = context.run(self._incoming, spec)
+        self.incoming[channel.name], self.faces[channel.name] = channel, Channel(channel)
+        context.run(channel.start if spec.settings.enabled else channel.leave_off)
+        return self.faces[channel.name]
 
     async def drain(self, deadlines: Mapping[str, float]) -> None:
         """Call no handler any more, and wait for those that run, until each channel's deadline (monotonic)."""
@@ -280,6 +285,14 @@ class RunChannels:
     def spark_facts(self) -> tuple[SparkFacts, ...]:
         """What is known about the Spark batches of each channel."""
         return tuple(runner.facts() for runner in self._runners.values())
+
+
+def _reader(spec: IncomingSpec, connector: Connector) -> Connector | None:
+    if spec.spark is None or spec.settings.spark.mode != "ranges":
+        return None
+    from reactive_kafka.broker.ranges import RangesConnector
+
+    return RangesConnector(connector)
 
 
 def _open_store(settings: CheckpointSettings) -> CheckpointStore:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from contextvars import copy_context
 from functools import partial
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
+from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.spec import RunServices
 from reactive_kafka.delivery.states import after
-from reactive_kafka.errors import describe
+from reactive_kafka.errors import ChannelClosedError, describe
 from reactive_kafka.handlers.calls import Hook, as_async, run_start_hooks
 from reactive_kafka.handlers.dependencies import Dependencies
+from reactive_kafka.handlers.spec import IncomingSpec
 from reactive_kafka.observe.events import (
     ChannelFailed,
     EmbeddedBrokerStarted,
@@ -90,9 +92,21 @@ class Run:
             for text in _oddities(self._spec, self.channels):
                 self._log.call(logger.warning, "%s", text)
         for name, channel in self._spec.app.incoming.items():
-            if not channel.has_handler:
+            if not channel.settings.enabled:
+                text = "channel %r is not enabled; app.channel(%r).start() starts it"
+                self._log.call(logger.info, text, name, name)
+            elif not channel.has_handler:
                 text = "channel %r has no handler; it starts when app.channel(%r) is iterated"
                 self._log.call(logger.info, text, name, name)
+
+    def add_channel(self, spec: IncomingSpec, warnings: Iterable[str]) -> Channel:
+        """Run an incoming channel more, until the end. ChannelClosedError: the run has not started, or it ends."""
+        if self.channels is None or self._state != "running" or self._stop_asked.is_set():
+            why = f"the application is {'stopping' if self._stop_asked.is_set() else self._state}"
+            raise ChannelClosedError(f"channel {spec.settings.name!r} cannot be added: {why}")
+        for text in warnings:
+            self._log.call(logger.warning, "%s", text)
+        return self.channels.add(spec)
 
     def ask_to_stop(self, drain: bool = True) -> None:
         """Have the run end; it may still be starting."""
@@ -151,7 +165,8 @@ class Run:
 
             def make() -> None:
                 servers = self._spec.settings.bootstrap_servers
-                connector = self._spec.connector or KafkaConnector(servers, self._embedded_broker_started)
+                started = lambda address: self._observer.on(EmbeddedBrokerStarted(address=address))  # noqa: E731
+                connector = self._spec.connector or KafkaConnector(servers, started)
                 self.connector = connector
                 stack.push_async_callback(_close, connector)
                 stack.push_async_callback(_end, self._dependencies, self._observer)  # when no handler runs
@@ -183,9 +198,6 @@ class Run:
     def _hold(self) -> None:
         for channel in self.channels.incoming.values() if self.channels is not None else ():
             channel.session.hold()
-
-    def _embedded_broker_started(self, address: str) -> None:
-        self._observer.on(EmbeddedBrokerStarted(address=address))
 
     async def _end_tasks(self, tasks: Tasks) -> None:
         """Cancel what still runs, once, and wait for its cleanup within bounds."""

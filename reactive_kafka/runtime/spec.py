@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
-from reactive_kafka.config.load import Where, read_settings
+from reactive_kafka.config.load import Reading, Where, read_settings
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.errors import ConfigError
@@ -58,8 +58,8 @@ def configured(
     overrides: Mapping[str, Any] | None,
     registry: Registry,
     hooks: HookSet,
-) -> tuple[Settings, AppSpec]:
-    """The settings, and how everything decorated fits them; a ConfigError has all that is wrong at once."""
+) -> tuple[Reading, AppSpec]:
+    """What the configuration says, and how everything decorated fits it; a ConfigError has all that is wrong."""
     reading = read_settings(source, environ=environ, overrides=overrides)
     settings = reading.settings
     problems = [*reading.problems, *hooks.misfits(settings)]
@@ -71,7 +71,7 @@ def configured(
         raise ConfigError(*problems, *error.problems) from None
     if problems:
         raise ConfigError(*problems)
-    return settings, spec
+    return reading, spec
 
 
 def graph_of(spec: AppSpec, overrides: Mapping[Factory, Factory]) -> Graph:

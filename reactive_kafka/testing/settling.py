@@ -108,7 +108,7 @@ class Settling:
 
     def _running(self) -> list[Channel]:
         channels = map(self._app.channel, self._app.settings.incoming)
-        return [channel for channel in channels if channel.is_started]
+        return [channel for channel in channels if channel.is_started and not channel.is_stopped]
 
     async def _missing(self, *, retries: bool) -> Missing:
         found = Missing()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Message, NotOwnerError, TopicPartition
+from reactive_kafka import App, Message, NotOwnerError, TopicPartition, by
 from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.observe.events import OffsetReset
 from tests.app.helpers import (
@@ -74,6 +74,10 @@ def broker_with(records: int) -> MemoryBroker:
         (START - timedelta(days=1), 0),
         (START + timedelta(days=1), 10),
         ((START + timedelta(seconds=7)).astimezone(tz=None), 7),
+        (by(-4), 6),
+        (by(0), 10),
+        (by(3), 10),
+        (by(-100), 0),
     ],
 )
 @in_virtual_time
@@ -87,6 +91,49 @@ async def test_reading_goes_on_there(where: Any, next_offset: int) -> None:
         await test.settled()
         assert seen == list(range(next_offset, 11))
     await broker.close()
+
+
+@in_virtual_time
+async def test_records_are_counted_from_the_first_one_without_a_verdict_however_many_are_queued() -> None:
+    kept, broker = list[Message[bytes]](), broker_with(10)
+    async with running(manual_app(kept), broker=broker) as test:
+        await until(lambda: len(kept) == 10)
+        for number in (0, 1, 2, 5):
+            kept[number].ack()
+        await test.app.channel("orders").seek(tp(), by(1))
+        await until(lambda: len(kept) == 16)
+        assert [message.offset for message in kept[10:]] == [4, 5, 6, 7, 8, 9]
+    await broker.close()
+
+
+@pytest.mark.parametrize(("policy", "first"), [("earliest", 2), ("latest", 8)])
+@in_virtual_time
+async def test_before_reading_begins_they_are_counted_from_where_it_would(policy: str, first: int) -> None:
+    seen, broker = list[int](), broker_with(10)
+    app = noting_app(seen, auto_offset_reset=policy)
+
+    @app.on_assigned("orders")
+    async def seek(partitions: frozenset[TopicPartition]) -> None:
+        for partition in partitions:
+            await app.channel("orders").seek(partition, by(2 if policy == "earliest" else -2))
+
+    async with running(app, broker=broker) as test:
+        await test.settled()
+        assert seen == list(range(first, 10))
+    await broker.close()
+
+
+@in_virtual_time
+async def test_where_nobody_may_choose_a_position_records_are_counted_from_none() -> None:
+    app = noting_app([], auto_offset_reset="none")
+
+    @app.on_assigned("orders")
+    async def seek(partitions: frozenset[TopicPartition]) -> None:
+        await app.channel("orders").seek(tp(), by(1))
+
+    async with running(app) as test:
+        await until(lambda: facts(test).state == "failed")
+        assert "no committed position" in (facts(test).reason or "")
 
 
 @in_virtual_time

@@ -20,6 +20,7 @@ def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
             "orders": {
                 "topics": ["orders"],
                 "group_id": "billing",
+                "enabled": True,
                 "auto_offset_reset": "latest",
                 "on_recreated_topic": "beginning",
                 "cloud_events": True,

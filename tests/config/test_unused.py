@@ -42,6 +42,20 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
             incoming(enable_auto_commit=True, max_uncommitted=5000),
             'max_uncommitted = 5000: has no effect: with commit_strategy = "ignore" nothing is committed',
         ),
+        (
+            incoming(commit_every=100, commit_strategy="latest"),
+            'commit_every = 100: has no effect: commit_strategy = "latest" commits at each ack',
+        ),
+        (
+            incoming(commit_every=100, enable_auto_commit=True),
+            'commit_every = 100: has no effect: commit_strategy = "ignore" commits nothing',
+        ),
+        (incoming(commit_every=100, commit_strategy="os:getcwd"), '"os:getcwd" says itself when to commit'),
+        (
+            incoming(concurrency_per_partition=5, concurrency=9),
+            'concurrency_per_partition = 5: has no effect: with ordering = "partition" one handler of a partition',
+        ),
+        (incoming(concurrency_per_partition=5, ordering="unordered", spark={}), "5: has no effect: it counts handlers"),
         (incoming(checkpoint=STORED), CHECKPOINT),
         (
             incoming(key="header:tenant"),

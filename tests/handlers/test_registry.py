@@ -436,6 +436,8 @@ def test_a_hook_of_the_application_takes_nothing(kind: str) -> None:
         ("on_assigned", lambda partitions, *, more: None),
         ("on_revoked", lambda: None),
         ("on_revoked", lambda partitions, *, more: None),
+        ("on_caught_up", lambda: None),
+        ("on_caught_up", lambda partitions, more: None),
     ],
 )
 def test_a_hook_of_partitions_takes_them_alone(kind: str, hook: Callable[..., Any]) -> None:
@@ -458,7 +460,7 @@ def test_hooks_may_have_parameters_with_defaults() -> None:
 # -- decorators written wrongly
 
 
-@pytest.mark.parametrize("kind", ["incoming", "outgoing", "spark", "on_assigned", "on_revoked"])
+@pytest.mark.parametrize("kind", ["incoming", "outgoing", "spark", "on_assigned", "on_revoked", "on_caught_up"])
 def test_a_decorator_without_its_channel_is_an_error_that_shows_how_to_write_it(kind: str) -> None:
     async def handler(order: bytes) -> None: ...
 

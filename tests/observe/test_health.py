@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.observe.facts import AppFacts
+from reactive_kafka.observe.facts import AppFacts, ChannelState
 from reactive_kafka.observe.health import Health, health
 from tests.observe.samples import (
     ORDERS_0,
@@ -29,6 +29,14 @@ def statuses(found: Health) -> dict[str, str]:
 ALL_UP = {"live": "UP", "ready": "UP", "started": "UP", "overall": "UP"}
 NOT_READY = ALL_UP | {"ready": "DOWN", "overall": "DOWN"}
 NOT_ALIVE = NOT_READY | {"live": "DOWN"}
+
+
+@pytest.mark.parametrize("state", ["stopping", "stopped"])
+def test_a_channel_that_somebody_has_stopped_is_ready_and_says_why(state: ChannelState) -> None:
+    found = health(app(channel(state=state, stopped_by="by hand", has_joined=False, not_ready=("no",), partitions=())))
+    assert statuses(found) == ALL_UP
+    assert found.ready.checks[0].data["reason"] == "by hand"
+    assert statuses(health(app(channel(state=state)))) == NOT_READY
 
 
 def test_a_running_channel_is_up_and_its_data_is_what_the_contract_says() -> None:

@@ -14,6 +14,7 @@ from reactive_kafka.partitions.start import (
     NoPositionError,
     Start,
     Where,
+    by,
     check_where,
     chosen_position,
     milliseconds,
@@ -75,10 +76,18 @@ NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
     ],
 )
 def test_a_start_that_somebody_chose(where: Where, at_time: int | None, position: int) -> None:
-    assert chosen_position(where, 5, 9, at_time) == position
+    assert chosen_position(where, 5, 9, at_time, lambda: 0) == position
 
 
-@pytest.mark.parametrize("where", [0, 12, "beginning", "end", NOON])
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(-10, 110), st.integers(-200, 200))
+def test_so_many_records_from_the_position_lie_in_the_log(start: int, length: int, position: int, records: int) -> None:
+    found = chosen_position(by(records), start, start + length, None, lambda: position)
+    assert start <= found <= start + length
+    assert found == position + records or found in (start, start + length)
+    assert chosen_position(by(0), start, start + length, None, lambda: start) == start
+
+
+@pytest.mark.parametrize("where", [0, 12, "beginning", "end", NOON, by(-3)])
 def test_offsets_ends_and_aware_times_are_places(where: Where) -> None:
     check_where(where)
 
@@ -96,6 +105,12 @@ def test_offsets_ends_and_aware_times_are_places(where: Where) -> None:
 def test_what_is_no_place_is_refused(where: Any, error: type[Exception], said: str) -> None:
     with pytest.raises(error, match=said):
         check_where(where)
+
+
+@pytest.mark.parametrize("records", [True, 1.0, "3", None])
+def test_a_number_of_records_is_whole(records: Any) -> None:
+    with pytest.raises(TypeError, match="a number of records"):
+        by(records)
 
 
 @given(st.integers(-6 * 10**13, 2 * 10**14))

@@ -21,6 +21,7 @@ from tests.simulation.ends import run_ends
 from tests.simulation.odd_draw import ON
 from tests.simulation.offsets_draw import STORE_FAULTS
 from tests.simulation.run import REPLAY, features, report, run, scenario_of
+from tests.simulation.runtime_draw import STOPS
 from tests.simulation.scenario import CONTROL, FAULTS, SPARK_FAULTS
 
 CHUNK = 25
@@ -29,6 +30,7 @@ KINDS = (
     "single", "batch", "manual", "iterate", "spark",
     "checkpoint", "states", "transactions", "strings", "keep", "control", "graceful", "latest", "limit", "odd",
     "outage", "pause", "retention", "cooperative", "middleware", "filter", "several", "broadcast",
+    "stops", "every", "cap",
 )  # fmt: skip
 WORLDS = {"chain": (run_chain, OF_CHAINS), "ends": (run_ends, OF_ENDS)}
 """Seeds of other kinds, with what must happen in many of them: what a handler sends, and ends of reading."""
@@ -56,6 +58,7 @@ OF_OFFSETS = {
     ),
     "strings": ("said", "fault say"),
     "keep": ("kept",),
+    "run-time": (f"fault {STOPS}", "stopped", "started late", "stopped again"),
     "control": ("skipped", "asked CommitRefusedError", *(f"fault {kind}" for kind in CONTROL if kind != "say")),
 }  # fmt: skip
 """What must have happened in a run of many seeds; a fault that never bites proves nothing."""

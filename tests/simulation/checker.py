@@ -57,6 +57,7 @@ class Promise:
         keeps: What was acked above the position is not delivered again either.
         concurrency: So many handlers of an application run at once; 0: nobody counts them.
         rate: So many records of it start in a second, after a burst of as many; 0: nobody counts them.
+        per_partition: So many of them of one partition; 0: nobody counts them.
         jobs: So many Spark jobs of it; 0: nobody counts them.
         window: So many records one of its clients has fetched and not settled; 0: nobody counts them.
         reads_ahead: Records of one key may wait beyond that, in search of others.
@@ -88,6 +89,7 @@ class Promise:
     keeps: bool = False
     concurrency: int = 0
     rate: float = 0.0
+    per_partition: int = 0
     jobs: int = 0
     window: int = 0
     reads_ahead: bool = False

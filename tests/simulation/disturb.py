@@ -168,6 +168,19 @@ class Disturbances:
         if member is not None:
             await self.world.leave(member)
 
+    async def _stop_start(self, fault: Fault) -> None:
+        """A channel is stopped by hand, and started again; twice at once, where the fault says so."""
+        member = self._member(fault)
+        if member is None or member.is_dead:
+            return
+        for _ in range(fault.times - 1):
+            self.world.bite("stopped again")
+            member.spawn(self._asked(member.stop_channel()))
+        await self._asked(member.stop_channel())
+        self.world.bite("stopped")
+        await asyncio.sleep(fault.lasts_s)
+        await self._asked(member.start_channel())
+
     # -- Spark
 
     async def _driver_dies(self, fault: Fault) -> None:

@@ -17,13 +17,13 @@ WHOLE = ("", -1)
 
 
 def _concurrency(history: History) -> Iterator[Violation]:
-    """I15: no more handlers run at once than ``concurrency`` says.
+    """I15: no more handlers run at once than ``concurrency`` says, and of a partition ``concurrency_per_partition``.
 
     What waits for another attempt or for its letter does not run. A handler counts no longer when its partition was
     let go, is read from elsewhere, or is claimed anew, when it was cancelled for poison, and when its channel has
     failed.
     """
-    limit = history.promise.concurrency
+    limit, most = history.promise.concurrency, history.promise.per_partition
     if not limit:
         return
     running: dict[str, dict[int, set[Place]]] = defaultdict(dict)
@@ -35,6 +35,9 @@ def _concurrency(history: History) -> Iterator[Violation]:
             calls.setdefault(event.call, set()).add((event.tp, event.offset))
             if is_more and len(calls) > limit:
                 yield Violation("I15", f"{event.who} runs {len(calls)} handlers at once, and may {limit}", index)
+            here = sum(any(place[0] == event.tp for place in places) for places in calls.values())
+            if is_more and most and here > most:
+                yield Violation("I15", f"{event.who} runs {here} handlers of {_name(event.tp)}, and may {most}", index)
         elif event.kind == "end":
             running[event.who].pop(event.call, None)
         elif event.kind in ("failed", "restarted"):

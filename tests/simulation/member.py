@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka import App, Batch, Message
@@ -34,6 +35,10 @@ STARTS_IN_S = (0.0, 0.2, 2.0, 6.0)
 
 class HandlerError(Exception):
     """A handler's own."""
+
+
+def _begins_anew(event: told.ChannelStateChanged) -> bool:
+    return event.old in ("failed", "stopped") and event.new == "connecting"
 
 
 class Member:
@@ -100,6 +105,27 @@ class Member:
     async def start(self) -> None:
         self.note("member", note="start")
         await self.app.start()
+        if not self.world.scenario.settings.get("enabled", True):
+            self.spawn(self._start_late())
+        elif self.world.scenario.mode == "iterate":
+            self.spawn(self._iterate())
+
+    async def _start_late(self) -> None:
+        await asyncio.sleep(self.world.dice.choice([0.0, 0.5, 3.0]))
+        self.world.bite("started late")
+        with suppress(ChannelClosedError):  # the application stops meanwhile
+            await self.start_channel()
+
+    async def stop_channel(self) -> None:
+        """Stop the channel by hand."""
+        if not self.is_leaving:
+            await self.app.channel(TOPIC).stop()
+
+    async def start_channel(self) -> None:
+        """Start it again, where the application goes on."""
+        if self.is_leaving or self.is_dead:
+            return
+        await self.app.channel(TOPIC).start()
         if self.world.scenario.mode == "iterate":
             self.spawn(self._iterate())
 
@@ -147,7 +173,7 @@ class Member:
             self.note("abandoned", note=f"{event.waited_s:.3f} s")
         elif isinstance(event, told.ChannelFailed):
             self.note("failed", note=event.reason)
-        elif isinstance(event, told.ChannelStateChanged) and event.old == "failed" and event.new == "connecting":
+        elif isinstance(event, told.ChannelStateChanged) and _begins_anew(event):
             self.note("restarted")
         else:
             self.world.bite(f"event {type(event).__name__}")

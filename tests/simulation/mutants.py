@@ -90,6 +90,13 @@ MEMBER, CONNECTION = "channel/clients.py", "channel/connection.py"
 MIDDLEWARE = "handlers/middleware.py"
 
 MUTANTS = (
+    # channels at run time, and what counts records and handlers
+    Mutant("one handler more than the cap", "delivery/capped.py", "whole.turns + whole.workers < self._most",
+           "whole.turns + whole.workers <= self._most"),
+    Mutant("a full partition is forgotten", "delivery/capped.py", "            self._give_turn(whole)\n\n    def _enqueue", "            pass\n\n    def _enqueue"),
+    Mutant("a commit is due at twice the number", "commit/every.py", "if ahead >= self._most:", "if ahead >= 2 * self._most:"),
+    Mutant("caught up at the last record", "channel/caught_up.py", "positions.get(log.partition, -1) < log.end", "positions.get(log.partition, -1) < log.end - 1"),
+    Mutant("a stop does not wait for its turn", "channel/switch.py", "            async with self._turn:\n                await change()", "            await change()"),
     # which position is safe
     Mutant("commit the maximum", OFFSETS, "return self.offset_of(self.base) if self.flags else self.position",
            "return self.offset_of(self.base + max(self.flags.rfind(SETTLED), 0)) if self.flags else self.position"),

@@ -15,6 +15,7 @@ from tests.simulation.loop import run_seeded
 from tests.simulation.member import is_known
 from tests.simulation.odd_draw import with_odd
 from tests.simulation.offsets_draw import STORE, with_offsets
+from tests.simulation.runtime_draw import with_run_time
 from tests.simulation.scenario import FAULTS, SPARK_FAULTS, Scenario, draw, with_assignment
 from tests.simulation.several_draw import with_several
 from tests.simulation.world import Outcome, play
@@ -48,6 +49,8 @@ def features() -> frozenset[str]:
         found.add("store")
     if is_known({"keep_out_of_order_acks": True, "ordering": "key"}) and "acks" in Metadata._fields:
         found.add("keep")
+    if hasattr(Channel, "stop"):
+        found.add("run-time")
     if hasattr(Channel, "store_offset_metadata"):
         found.add("control")
     if hasattr(Partition, "store_metadata"):
@@ -58,7 +61,7 @@ def features() -> frozenset[str]:
 def scenario_of(seed: int) -> Scenario:
     """All that the seed draws."""
     found = with_around(with_odd(with_offsets(draw(seed, features()), features())))
-    return with_several(with_assignment(found, features()))
+    return with_run_time(with_several(with_assignment(found, features())), features())
 
 
 def run(seed: int) -> tuple[Outcome, list[Violation]]:

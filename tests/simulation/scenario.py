@@ -22,7 +22,7 @@ SPARK_FAULTS = ("driver-dies", "executors-away", "crash-after-write")
 CONTROL = ("say", "seek", "pause", "commit-now", "commit-at", "pause-some", "pause-seek")
 """What the application does by itself, and is no fault."""
 HARMLESS = frozenset(
-    {"rebalance", "join", "leave", "wall-jump", "more-partitions", "send-fails", "compaction", *CONTROL}
+    {"rebalance", "join", "leave", "wall-jump", "more-partitions", "send-fails", "compaction", "stop-start", *CONTROL}
 )
 """Done records are not repeated because of these."""
 
@@ -124,6 +124,9 @@ class Scenario:
             "outage": any(fault.kind == "broker-down" and fault.lasts_s >= OUTAGE_S for fault in self.faults),
             "pause": any(fault.kind.startswith("pause") for fault in self.faults),
             "limit": "rate_limit" in self.settings,
+            "stops": any(fault.kind == "stop-start" for fault in self.faults) or "enabled" in self.settings,
+            "every": "commit_every" in self.settings,
+            "cap": "concurrency_per_partition" in self.settings,
             "retention": any(fault.kind.startswith("retention") for fault in self.faults),
         }  # fmt: skip
         return frozenset({self.mode, *(name for name, is_on in flags.items() if is_on)})

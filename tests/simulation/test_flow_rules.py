@@ -12,6 +12,7 @@ from tests.simulation.test_checker import LOG, TP, assigned, begin, broken, case
 
 OTHER: Partition = ("orders", 1)
 ONE = Promise(concurrency=1, ordering="unordered")
+ONE_OF_EACH = Promise(concurrency=9, per_partition=1, ordering="unordered")
 TWO_BY_KEY = Promise(ordering="key", window=1, reads_ahead=True)
 WINDOW = Promise(window=2)
 TWO_A_SECOND = Promise(rate=2.0, ordering="unordered")
@@ -74,6 +75,7 @@ GOOD: dict[str, Case] = {
         assigned(), *at(10.0, begin(0), end(0, "raised"), begin(0, call=9, attempt=2), end(0, call=9), *handled(1)),
         *at(10.5, *handled(2)), commit(3), promise=TWO_A_SECOND,
     ),
+    "one handler of each partition": two(begin(0), OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE_OF_EACH),
     "a batch is one handler": case(
         assigned(), begin(0, call=5), begin(1, call=5), end(0, call=5), end(1, call=5), handled(2), commit(3),
         promise=ONE,
@@ -145,6 +147,9 @@ BAD: dict[str, tuple[str, Case]] = {
     ),
     "two handlers run where one may": (
         "I15", case(assigned(), begin(0), begin(1), end(0), end(1), handled(2), commit(3), promise=ONE),
+    ),
+    "two handlers of one partition run where one may": (
+        "I15", two(begin(0), begin(1), OF_OTHER, end(0), end(1), handled(2), commit(3), promise=ONE_OF_EACH),
     ),
     "a handler of another partition, too, where one may": (
         "I15", two(begin(0), OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE),

@@ -469,6 +469,7 @@ def promise(scenario: Scenario) -> Promise:
         keeps="keep_out_of_order_acks" in settings,
         concurrency=0 if mode in ("iterate", "spark") else settings["concurrency"],
         rate=RATES[settings["rate_limit"]] if "rate_limit" in settings else 0.0,
+        per_partition=settings.get("concurrency_per_partition", 0),
         jobs=settings.get("spark", {}).get("max_concurrent_jobs", 0),
         window=_window(scenario),
         reads_ahead=settings.get("ordering") == "key",

@@ -218,6 +218,10 @@ def flush() -> None: ...
 async def assigned(partitions: frozenset[TopicPartition]) -> None: ...
 
 
+@app.on_caught_up("orders")
+async def caught_up(partitions: frozenset[TopicPartition]) -> None: ...
+
+
 @app.on_revoked("orders")
 def revoked(partitions: frozenset[TopicPartition]) -> None: ...
 
@@ -245,6 +249,7 @@ async def an_application() -> None:
     assert_type(app.settings, rk.Settings)
     assert_type(app.settings.incoming["orders"], rk.IncomingSettings)
     assert_type(app.channel("orders"), Channel)
+    assert_type(await app.add_channel("audit", {"topic": "orders"}, invoice, outgoing="invoices", retry=3), Channel)
     assert_type(await app.offsets("billing").positions(), dict[TopicPartition, int])
     assert_type(await app.offsets("billing").metadata(("orders", 0)), Any)
     assert_type(app.facts().started, bool)
@@ -310,7 +315,9 @@ async def a_channel(channel: Channel) -> None:
         assert_type(channel.ack_up_to(message, metadata="sum=3"), Future[bool])
     assert_type(channel.name, str)
     state: str = channel.facts().state
-    assert_type([channel.is_started, channel.is_ready, channel.paused], list[bool])
+    assert_type([channel.is_started, channel.is_ready, channel.is_stopped, channel.paused], list[bool])
+    assert_type(await channel.stop(), None)
+    assert_type(await channel.start(), None)
     assert_type(await channel.restart(), None)
     channel.pause()
     channel.pause("a service is away", partitions=[partition, ("orders", 1)])
@@ -318,6 +325,7 @@ async def a_channel(channel: Channel) -> None:
     await channel.seek(partition, 17)
     await channel.seek(("orders", 0), "beginning")
     await channel.seek(partition, datetime.now(UTC))
+    await channel.seek(partition, rk.by(-100))
     await channel.commit()
     await channel.commit({partition: 17})
     assert_type(await channel.committed(), dict[TopicPartition, int | None])

@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 import click
 
 from reactive_kafka.cli.errors import Failure
-from reactive_kafka.partitions.start import chosen_position
+from reactive_kafka.partitions.start import By, chosen_position
 from reactive_kafka.records import TopicPartition
 
 EXPECTED = "expected earliest, latest, an offset, a time with its zone (2026-11-21T08:00:00Z), or by:N (by:-100)"
@@ -21,13 +21,6 @@ class Log(NamedTuple):
 
     start: int
     end: int
-
-
-@dataclass(frozen=True, slots=True)
-class By:
-    """An offset relative to the committed position; below 0: backwards."""
-
-    count: int
 
 
 To = Literal["earliest", "latest"] | int | datetime | By
@@ -100,11 +93,11 @@ def reset(
 
 def _reset(to: To, partition: TopicPartition, log: Log, before: int | None, at_time: int | None) -> Change:
     if isinstance(to, By):
-        wanted = (before or 0) + to.count
+        wanted = (before or 0) + to.records
     elif isinstance(to, str):
         wanted = log.start if to == "earliest" else log.end
     else:
-        wanted = chosen_position(to, log.start, log.end, at_time)
+        wanted = chosen_position(to, log.start, log.end, at_time, lambda: before or 0)
     after = min(max(wanted, log.start), log.end)
     note = ""
     if after != wanted:

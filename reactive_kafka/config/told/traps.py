@@ -45,7 +45,7 @@ def traps(settings: Settings, environ: Mapping[str, str], code: bool, paths: Seq
     """One line each; *code*: tables made in code are the configuration, or part of it; *paths*: its files."""
     yield from _passed_over(environ, code, paths)
     yield from _unread(settings, environ)
-    yield from _shared_groups(settings.incoming.values())
+    yield from shared_groups(settings.incoming.values())
 
 
 def _passed_over(environ: Mapping[str, str], code: bool, paths: Sequence[Path]) -> Iterator[str]:
@@ -97,7 +97,7 @@ def _spellings(settings: Settings) -> Iterator[tuple[str, str]]:
             yield "_".join(parts), PREFIX + "__".join(parts if path else ["KAFKA", *parts])
 
 
-def _shared_groups(channels: Iterable[IncomingSettings]) -> Iterator[str]:
+def shared_groups(channels: Iterable[IncomingSettings]) -> Iterator[str]:
     """Channels that are members of one group, though each is meant for topics of its own."""
     groups: dict[tuple[str, str], list[tuple[IncomingSettings, Subscription]]] = {}
     for channel in channels:

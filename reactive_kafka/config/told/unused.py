@@ -31,6 +31,13 @@ def _of_commits(view: View) -> Contradictions:
             yield ("commit_interval", *COMMITS), why
         if view.differs("max_uncommitted"):
             yield ("max_uncommitted", *COMMITS), why
+    if (
+        view["commit_every"] is not None
+        and view.differs("commit_every")
+        and strategy not in ("throttled", "checkpoint")
+    ):
+        how = {"latest": "commits at each ack", "ignore": "commits nothing"}.get(strategy, "says itself when to commit")
+        yield ("commit_every", *COMMITS), f'has no effect: commit_strategy = "{strategy}" {how}'
     if strategy != "checkpoint" and view.own_inside("checkpoint"):
         why = f'has no effect: it goes with commit_strategy = "checkpoint", and it is "{strategy}"'
         yield (*inside("checkpoint"), *COMMITS), why
@@ -72,6 +79,9 @@ def _of_attempts(view: View) -> Contradictions:
 
 
 def _of_spark(view: View) -> Contradictions:
+    if view.is_spark and view.differs("concurrency_per_partition"):
+        why = "has no effect: it counts handlers, and a spark table has jobs (spark.max_concurrent_jobs)"
+        yield ("concurrency_per_partition", *inside("spark")), why
     if view.differs("spark.batch_max_bytes") and view["spark.mode"] == "ranges":
         why = 'has no effect: with spark.mode = "ranges" no bytes are counted'
         yield ("spark.batch_max_bytes", "spark.mode"), why
@@ -86,6 +96,9 @@ def _of_http(view: View) -> Contradictions:
 def _of_order(view: View) -> Contradictions:
     if view["key"] is not None and view["ordering"] != "key":
         yield ("key", "ordering"), f'has no effect: it goes with ordering = "key", and it is "{view["ordering"]}"'
+    if view.differs("concurrency_per_partition") and view["ordering"] == "partition" and not view.is_spark:
+        why = 'has no effect: with ordering = "partition" one handler of a partition runs at once'
+        yield ("concurrency_per_partition", "ordering"), why
 
 
 def _of_security(view: View) -> Contradictions:

@@ -1,0 +1,126 @@
+"""Tells the application, once an assignment, that all of it is handled up to where its logs ended when it began."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import inf
+
+from reactive_kafka.broker.client import Consumer
+from reactive_kafka.errors import BrokerError
+from reactive_kafka.observe.events import HookFailed
+from reactive_kafka.partitions.hooks import PartitionHook, as_hook_of
+from reactive_kafka.partitions.parts import ClientParts
+from reactive_kafka.partitions.table import PartitionTable
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.tasks import outcome_of, told_of
+
+LOOK_S = 0.05
+"""How often it is looked whether all is handled, from the assignment until it is."""
+ASK_S = 5.0
+"""How often the logs' ends are asked for meanwhile: one that was cut off, or made anew, has less to handle."""
+RETRY_S = 0.5
+"""How soon they are asked for again where no broker has answered."""
+
+
+@dataclass(slots=True)
+class _Log:
+    partition: TopicPartition
+    end: float = inf  # endless: nobody has told it
+
+
+class Ends:
+    """What of an assignment is still to be handled. No I/O, no clock."""
+
+    def __init__(self, partitions: frozenset[TopicPartition]) -> None:
+        self.partitions = partitions
+        self._left: list[_Log] = [_Log(one) for one in sorted(partitions)]
+
+    @property
+    def left(self) -> frozenset[TopicPartition]:
+        """Where something is still to be handled."""
+        return frozenset(log.partition for log in self._left)
+
+    def found(self, ends: Mapping[TopicPartition, int]) -> None:
+        """The logs end there now: the first answer counts, and any later one that is lower."""
+        for log in self._left:
+            log.end = min(log.end, ends.get(log.partition, log.end))
+
+    def handled(self, positions: Mapping[TopicPartition, int]) -> bool:
+        """These positions have no unsettled record before them; whether all is handled by now."""
+        self._left = [log for log in self._left if positions.get(log.partition, -1) < log.end]
+        return not self._left
+
+
+class CatchUp:
+    """Calls the ``on_caught_up`` hooks of one client: for each of its assignments that lasts until then."""
+
+    def __init__(
+        self,
+        parts: ClientParts,
+        table: PartitionTable,
+        hooks: Sequence[PartitionHook],
+        consumer: Callable[[], Consumer | None],
+        exit: Callable[[BaseException], None],
+    ) -> None:
+        self._channel = parts.settings.name
+        self._clock = parts.clock
+        self._observer = parts.observer
+        self._table = table
+        self._hooks = hooks
+        self._consumer = consumer
+        self._exit = exit  # a hook asked the process to end
+        self._assignments = 0
+        self._began = asyncio.Event()
+
+    @property
+    def is_wanted(self) -> bool:
+        return bool(self._hooks)
+
+    def begins(self) -> None:
+        """An assignment has come; what was not caught up of the last one begins anew with it."""
+        self._assignments += 1
+        self._began.set()
+
+    async def run(self) -> None:
+        """Watch one assignment after the other, for ever."""
+        while True:
+            await self._began.wait()
+            self._began.clear()
+            if partitions := self._table.ours:
+                await self._watch(Ends(partitions), self._assignments)
+
+    async def _watch(self, ends: Ends, assignment: int) -> None:
+        ask_at = self._clock.monotonic()
+        while self._assignments == assignment:
+            if (now := self._clock.monotonic()) >= ask_at:
+                ask_at = now + await self._ask(ends)
+            trackers = self._table.trackers
+            if ends.handled({one: trackers[one].safe for one in ends.left if one in trackers}):
+                await self._tell(ends.partitions)
+                return
+            await asyncio.sleep(LOOK_S)
+
+    async def _ask(self, ends: Ends) -> float:
+        """Ask where the logs end of what is left; in how many seconds to ask again."""
+        consumer = self._consumer()
+        if consumer is None:
+            return LOOK_S
+        try:
+            ends.found(await consumer.end_offsets(list(ends.left)))
+        except BrokerError:
+            return RETRY_S  # the channel says why it cannot be used
+        return ASK_S
+
+    async def _tell(self, partitions: frozenset[TopicPartition]) -> None:
+        for hook in self._hooks:
+            call = as_hook_of(self._channel, partial(hook, partitions))
+            error = await outcome_of(call, f"on_caught_up of {self._channel}", None)
+            if error is None:
+                continue
+            reason = told_of(error)
+            self._observer.on(HookFailed(channel=self._channel, hook="on_caught_up", reason=reason, error=error))
+            if isinstance(error, SystemExit | KeyboardInterrupt):
+                self._exit(error)

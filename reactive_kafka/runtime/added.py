@@ -1,0 +1,33 @@
+"""The settings of a channel that is added while the application runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from reactive_kafka.config.collect import Collected
+from reactive_kafka.config.layers import Problems, expanded, of_code
+from reactive_kafka.config.load import Assembly, Reading
+from reactive_kafka.config.read import exposure_of, read_secret
+from reactive_kafka.config.told.traps import shared_groups
+
+
+def with_channel(
+    reading: Reading, who: str, name: str, table: Mapping[str, Any], environ: Mapping[str, str]
+) -> Reading:
+    """The same with an incoming channel more, whose table code gives; *who* is where what is wrong with it stands.
+
+    Its problems and warnings are those of the channel alone.
+    """
+    problems, unused = Problems(), Problems()
+    given = Collected(problems, read_secret, exposure_of)
+    given.plain = reading.given.plain
+    given.add(expanded(of_code(who, {"incoming": {name: table}}), environ))
+    settings, before = reading.settings, reading.settings.incoming
+    for channel in given.channels["incoming"].values():
+        incoming = {**before, name: Assembly(given, problems, unused).incoming(name, channel)}
+        shared = set(shared_groups(before.values()))
+        told = [text for text in shared_groups(incoming.values()) if text not in shared]
+        settings = replace(settings, incoming=incoming, warnings=(*given.warnings, *unused.report(), *told))
+    return Reading(settings, tuple(problems.report()), reading.given)

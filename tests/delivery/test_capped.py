@@ -1,0 +1,142 @@
+"""No more than so many lanes of one partition are taken at once; nothing waits that may run, is lost or overtakes."""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.delivery.capped import CappedKeyedLane, CappedLanes
+from reactive_kafka.delivery.lane import KeyLane, Part
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.testing import record
+
+
+class Taking:
+    """Lanes of some partitions, what was put into them, and what workers hold."""
+
+    def __init__(self, most: int, partitions: int, *, keyed: bool) -> None:
+        self.most, self.keyed = most, keyed
+        self.lanes = CappedLanes(most=most, shared=not keyed, key_of=(lambda record: record.key) if keyed else None)
+        self.wholes = [self.lanes.new(OffsetTracker(TopicPartition("t", number), 0)) for number in range(partitions)]
+        self.added = [0] * partitions
+        self.waiting: dict[tuple[int, bytes], deque[int]] = defaultdict(deque)
+        self.held: list[Part] = []
+        self.done = 0
+
+    def add(self, partition: int, keys: list[int]) -> None:
+        first = self.added[partition]
+        came = [record(offset=first + at, key=b"%d" % key) for at, key in enumerate(keys)]
+        for at, one in enumerate(came, first):
+            self.waiting[partition, one.key or b""].append(at)
+        self.added[partition] += len(keys)
+        self.lanes.add(self.wholes[partition], came, first, 0.0)
+
+    def number(self, lane: Part) -> int:
+        return lane.tracker.partition.partition
+
+    def running(self, partition: int) -> int:
+        return sum(self.number(lane) == partition for lane in self.held)
+
+    def may_run(self, partition: int) -> bool:
+        if self.running(partition) >= self.most or self.wholes[partition].state.name != "OPEN":
+            return False
+        busy = {lane.key for lane in self.held if isinstance(lane, KeyLane) and self.number(lane) == partition}
+        queues = [(key, queue) for (of, key), queue in self.waiting.items() if of == partition]
+        return any(queue and (not self.keyed or key not in busy) for key, queue in queues)
+
+    def take(self) -> None:
+        runnable = [number for number in range(len(self.wholes)) if self.may_run(number)]
+        lane = self.lanes.take()
+        assert (lane is None) == (not runnable), "what may run does, and nothing else"
+        if lane is None:
+            return
+        partition = self.number(lane)
+        assert partition in runnable
+        self.held.append(lane)
+        assert self.running(partition) <= self.most
+        if isinstance(lane, KeyLane):
+            one, index = lane.queue.popleft()
+            lane.partition_lane.in_keys -= 1
+            assert self.waiting[partition, one.key or b""].popleft() == index, "a key keeps its order"
+        else:
+            one = lane.records[lane.cursor]
+            assert self.waiting[partition, one.key or b""].popleft() == lane.first + lane.cursor
+            lane.cursor += 1
+        self.done += 1
+
+    def release(self, at: int) -> None:
+        if self.held:
+            self.lanes.release(self.held.pop(at % len(self.held)))
+
+    def change(self, partition: int, event: str) -> None:
+        lane = self.wholes[partition]
+        if (lane.state.name == "OPEN") == (event == "suspend"):
+            lane.change(event)
+            if event == "retain":
+                self.lanes.offer(lane)
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("add"), st.integers(0, 2), st.lists(st.integers(0, 4), min_size=1, max_size=5)),
+        st.tuples(st.just("take")),
+        st.tuples(st.just("take")),
+        st.tuples(st.just("release"), st.integers(0, 9)),
+        st.tuples(st.just("change"), st.integers(0, 2), st.sampled_from(["suspend", "retain"])),
+    ),
+    max_size=80,
+)
+
+
+@pytest.mark.parametrize("keyed", [True, False])
+@given(st.integers(1, 4), STEPS)
+def test_never_more_than_the_cap_runs_and_nothing_waits_that_may(keyed: bool, most: int, steps: list[Any]) -> None:
+    taking = Taking(most, 3, keyed=keyed)
+    for name, *arguments in steps:
+        getattr(taking, name)(*arguments)
+    for number in range(3):
+        taking.change(number, "retain")
+    while taking.held or any(taking.waiting.values()):
+        taking.take()
+        taking.release(0)
+    assert taking.done == sum(taking.added)
+    assert taking.lanes.take() is None
+    assert not taking.lanes.has_work
+
+
+def test_a_dropped_partition_holds_nothing_up() -> None:
+    taking = Taking(1, 2, keyed=True)
+    taking.add(0, [1, 2, 3])
+    taking.take()
+    taking.wholes[0].change("drop")
+    taking.release(0)
+    assert taking.lanes.take() is None
+    taking.add(1, [1])
+    assert taking.lanes.take() is not None
+
+
+@pytest.mark.parametrize(("partitions", "keys"), [(1_000, 100), (1, 100_000)])
+def test_whatever_number_of_keys_waits_behind_a_cap_a_take_looks_at_one_of_them(partitions: int, keys: int) -> None:
+    lanes = CappedLanes(most=2, shared=False, key_of=lambda record: record.key)
+    wholes = [lanes.new(OffsetTracker(TopicPartition("t", number), 0)) for number in range(partitions)]
+    for whole in wholes:
+        lanes.add(whole, [record(offset=key, key=b"%d" % key) for key in range(keys)], 0, 0.0)
+
+    def waiting() -> int:
+        return sum(len(whole.with_work) for whole in wholes if isinstance(whole, CappedKeyedLane))
+
+    held = deque(iter(lanes.take, None))
+    assert (len(held), waiting()) == (2 * partitions, partitions * (keys - 2))
+    for number in range(100):
+        lane = held.popleft()
+        assert isinstance(lane, KeyLane)
+        lane.queue.clear()
+        lanes.release(lane)
+        held.append(next(iter(lanes.take, None)))
+        assert lanes.take() is None
+        assert waiting() == partitions * (keys - 2) - number - 1
