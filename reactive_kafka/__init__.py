@@ -34,7 +34,7 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.failure import FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.formats.cloudevents import CloudEvent
-from reactive_kafka.handlers.depends import Depends
+from reactive_kafka.handlers.dependencies.depends import Depends
 from reactive_kafka.handlers.middleware import CallNext
 from reactive_kafka.handlers.router import Router
 from reactive_kafka.observe.events import Event, Observer

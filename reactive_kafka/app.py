@@ -22,7 +22,7 @@ from reactive_kafka.errors import BrokerError, ChannelClosedError, ConfigError, 
 from reactive_kafka.group_offsets import GroupOffsets
 from reactive_kafka.handlers.added import added
 from reactive_kafka.handlers.arguments import incoming_of
-from reactive_kafka.handlers.depends import Factory
+from reactive_kafka.handlers.dependencies.depends import Factory
 from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.router import Declarations, Declared
 from reactive_kafka.handlers.spec import AppSpec

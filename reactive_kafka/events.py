@@ -5,6 +5,7 @@ is: ``"info"``, ``"warning"`` or ``"error"``. Reasons may hold anything that a r
 """
 
 from reactive_kafka.observe.events import (
+    AlsoFailed,
     BrokerAvailable,
     BrokerUnavailable,
     ChannelEvent,
@@ -52,6 +53,7 @@ from reactive_kafka.observe.events import (
     RecordIgnored,
     RecordLeft,
     RecordPoisoned,
+    RecordsSkipped,
     RecordWritten,
     RevocationCut,
     SchemaAvailable,
@@ -78,15 +80,16 @@ from reactive_kafka.observe.events import (
 )
 
 __all__ = [
-    "BrokerAvailable", "BrokerUnavailable", "ChannelEvent", "ChannelFailed", "ChannelPaused", "ChannelStateChanged",
-    "CheckpointFenced", "CheckpointFound", "CommitFailed", "ConsumersIdle", "EmbeddedBrokerStarted", "EndFailed",
-    "Event", "FailureEvent", "HandlerAbandoned", "HandlerFailed", "HandlerRetried", "HookFailed", "JobFailed",
-    "JobLate", "JobLeft", "KafkaCommitFailed", "KeptAcksDropped", "LeadersAway", "LeadersBack", "LoopBlocked",
-    "NotWritable", "NothingMatches", "Observer", "OffsetReset", "PartitionEvent", "PartitionsReset", "PlanDropped",
-    "PoisonSettled", "PositionsKnown", "PositionsUnknown", "Problem", "RangeBeyondEnd", "ReadFailed", "Rebalanced",
-    "RecordDeadLettered", "RecordDelayed", "RecordFailed", "RecordHandedBack", "RecordIgnored", "RecordLeft",
-    "RecordPoisoned", "RecordWritten", "RevocationCut", "SchemaAvailable", "SchemaUnavailable", "SendFailed",
-    "SessionOver", "SessionUp", "SettledNotStored", "SparkBatchEnded", "SparkBatchEvent", "SparkBatchProgress",
-    "SparkBatchSplit", "StateDropped", "StopWaits", "StoreAvailable", "StoreUnavailable", "TopicFound",
-    "TopicMissing", "TracedProblem", "TransactionAborted", "TransactionHangs", "UnreadableSkipped", "Unwritten",
+    "AlsoFailed", "BrokerAvailable", "BrokerUnavailable", "ChannelEvent", "ChannelFailed", "ChannelPaused",
+    "ChannelStateChanged", "CheckpointFenced", "CheckpointFound", "CommitFailed", "ConsumersIdle",
+    "EmbeddedBrokerStarted", "EndFailed", "Event", "FailureEvent", "HandlerAbandoned", "HandlerFailed",
+    "HandlerRetried", "HookFailed", "JobFailed", "JobLate", "JobLeft", "KafkaCommitFailed", "KeptAcksDropped",
+    "LeadersAway", "LeadersBack", "LoopBlocked", "NotWritable", "NothingMatches", "Observer", "OffsetReset",
+    "PartitionEvent", "PartitionsReset", "PlanDropped", "PoisonSettled", "PositionsKnown", "PositionsUnknown",
+    "Problem", "RangeBeyondEnd", "ReadFailed", "Rebalanced", "RecordDeadLettered", "RecordDelayed", "RecordFailed",
+    "RecordHandedBack", "RecordIgnored", "RecordLeft", "RecordPoisoned", "RecordWritten", "RecordsSkipped",
+    "RevocationCut", "SchemaAvailable", "SchemaUnavailable", "SendFailed", "SessionOver", "SessionUp",
+    "SettledNotStored", "SparkBatchEnded", "SparkBatchEvent", "SparkBatchProgress", "SparkBatchSplit",
+    "StateDropped", "StopWaits", "StoreAvailable", "StoreUnavailable", "TopicFound", "TopicMissing",
+    "TracedProblem", "TransactionAborted", "TransactionHangs", "UnreadableSkipped", "Unwritten",
 ]  # fmt: skip

@@ -358,7 +358,7 @@ MEASURES = (
     # part of them (350); routers and retries by exception (300), silent traps that are told, and why a broker cannot be
     # reached (350), the options of ``run`` for logs (65), what a handler says of its record there (185), and what the
     # tests of users have: virtual time by a marker, spies, a real Kafka (750).
-    Measure("lines", "lines of the package", 38_065, 57_000, lines),
+    Measure("lines", "lines of the package", 38_065, 58_000, lines),
     Measure("comments", "comments per 100 lines", 2.09, None, comments, more_is_better=True),
     Measure("reasons", "comments without banners and noqa", 1.66, 2.1, reasons, more_is_better=True),
     Measure("docs", f"lines of docs/ over {WIDEST_LINE}", 582, 0, wide_lines_of_docs),

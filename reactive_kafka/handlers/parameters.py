@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
-from reactive_kafka.handlers.depends import EXAMPLE, Depends, Need, depends_in
+from reactive_kafka.handlers.dependencies.depends import EXAMPLE, Depends, Need, depends_in
 from reactive_kafka.handlers.functions import resolved
 
 Function = Callable[..., Any]

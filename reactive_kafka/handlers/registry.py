@@ -12,7 +12,7 @@ from typing import Any
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.dependency_graph import Graph, needing
+from reactive_kafka.handlers.dependencies.graph import Graph, needing
 from reactive_kafka.handlers.exactly_once import exactly_once, of_memory, reads_transactions, transactional_ids
 from reactive_kafka.handlers.functions import annotated_return
 from reactive_kafka.handlers.incoming import incoming_spec, memory_spec

@@ -27,7 +27,7 @@ from reactive_kafka.formats import (
     encoder_for,
 )
 from reactive_kafka.formats.names import REGISTERED_FORMATS, load_function
-from reactive_kafka.handlers.depends import Need
+from reactive_kafka.handlers.dependencies.depends import Need
 from reactive_kafka.handlers.matches import BranchSpec, Match
 from reactive_kafka.handlers.middleware import Middleware
 from reactive_kafka.handlers.signature import HandlerSpec

@@ -9,21 +9,17 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.memory import MemoryChannel
 from reactive_kafka.channel.spec import ChannelSpec, CheckpointSpec, MakeWorkers, RunServices
 from reactive_kafka.checkpoint.states import codec_for
-from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.commit.strategy import strategy_for
 from reactive_kafka.config.schema import IncomingSettings, OutgoingSettings
-from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.formats.registered.schemas import Asker, Schemas
-from reactive_kafka.handlers.dependencies import Dependencies
+from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.spec import IncomingSpec, OutgoingSpec
 from reactive_kafka.observe.events import EndFailed
 from reactive_kafka.observe.facts import ChannelFacts, OutgoingFacts, SparkFacts
@@ -32,6 +28,7 @@ from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.transactions import TransactionalProducers
 from reactive_kafka.runtime.handlers import handler_workers
 from reactive_kafka.runtime.jobs import Jobs
+from reactive_kafka.runtime.opening import reader_of, source_of_ranges, store_of
 from reactive_kafka.runtime.sources import Sources
 from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.runtime.tracing import RunTracing
@@ -158,7 +155,7 @@ class RunChannels:
                 decode_record=spec.decode_record,
                 decode_key=spec.decode_key,
                 key_of=spec.key_of if spec.has_handler else None,
-                connector=_reader(spec, self._services.connector),
+                connector=reader_of(spec, self._services.connector),
                 schemas=spec.schemas,
                 skipping=skipping if skipping.is_needed else None,
                 is_shared=spec.is_shared,
@@ -171,7 +168,7 @@ class RunChannels:
         if settings.checkpoint is None or codec is None:
             return None
         try:
-            store = (self._spec.open_store or _open_store)(settings.checkpoint)
+            store = (self._spec.open_store or store_of)(settings.checkpoint)
         except ValueError as error:
             raise ConfigError(f"{settings.place('checkpoint.store', settings.checkpoint.store)}: {error}") from error
         return CheckpointSpec(store, codec)
@@ -186,11 +183,9 @@ class RunChannels:
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher
         from reactive_kafka.spark.channel.refetch import records_of
         from reactive_kafka.spark.channel.runner import SparkRunner
-        from reactive_kafka.spark.session.kafka_source import KafkaSource
 
-        services, source = self._services, None
-        if settings.spark.mode == "ranges":
-            source = KafkaSource(settings, partial(_servers, services.connector, settings))
+        services = self._services
+        source = source_of_ranges(settings, services.connector)
         assert self._spark is not None  # noqa: S101  # made if a channel has a Spark function
         runner = SparkRunner(
             self._spark, spark, settings, source=source, observer=services.observer, clock=services.clock,
@@ -285,26 +280,6 @@ class RunChannels:
     def spark_facts(self) -> tuple[SparkFacts, ...]:
         """What is known about the Spark batches of each channel."""
         return tuple(runner.facts() for runner in self._runners.values())
-
-
-def _reader(spec: IncomingSpec, connector: Connector) -> Connector | None:
-    if spec.spark is None or spec.settings.spark.mode != "ranges":
-        return None
-    from reactive_kafka.broker.ranges import RangesConnector
-
-    return RangesConnector(connector)
-
-
-def _open_store(settings: CheckpointSettings) -> CheckpointStore:
-    from reactive_kafka.checkpoint.stores.opening import open_store
-
-    return open_store(settings.store)
-
-
-def _servers(connector: Connector, settings: IncomingSettings) -> str:
-    """The bootstrap servers of a channel, for Spark's executors."""
-    named = settings.client.get("bootstrap_servers")
-    return connector.bootstrap(named) if isinstance(connector, KafkaConnector) else str(named)
 
 
 def _skipping(spec: IncomingSpec, services: RunServices) -> Skipping:

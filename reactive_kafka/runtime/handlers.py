@@ -18,7 +18,7 @@ from reactive_kafka.delivery.several import Branch, BroadcastDispatcher, Choosin
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.handlers.calls import as_async
-from reactive_kafka.handlers.dependencies import Dependencies
+from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.matches import BranchSpec
 from reactive_kafka.handlers.middleware import around_send, generating, in_middleware, takes_message
 from reactive_kafka.handlers.signature import HandlerSpec, Shape

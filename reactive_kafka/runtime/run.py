@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from contextlib import AsyncExitStack
 from contextvars import copy_context
 from functools import partial
@@ -17,7 +17,7 @@ from reactive_kafka.channel.spec import RunServices
 from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import ChannelClosedError, describe
 from reactive_kafka.handlers.calls import Hook, as_async, run_start_hooks
-from reactive_kafka.handlers.dependencies import Dependencies
+from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.spec import IncomingSpec
 from reactive_kafka.observe.events import (
     ChannelFailed,
@@ -35,6 +35,7 @@ from reactive_kafka.runtime.forked import no_children
 from reactive_kafka.runtime.loop import LoopLag, fewer_collections
 from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.runtime.states import TRANSITIONS, RunState
+from reactive_kafka.runtime.told import not_started, oddities
 from reactive_kafka.runtime.until_end import EndOfRun
 from reactive_kafka.tasks import Tasks, outcome_of, told_of
 
@@ -89,15 +90,10 @@ class Run:
             await asyncio.wait([self._supervisor])
             raise
         if self._spec.tells_settings:
-            for text in _oddities(self._spec, self.channels):
+            for text in oddities(self._spec, self.channels):
                 self._log.call(logger.warning, "%s", text)
-        for name, channel in self._spec.app.incoming.items():
-            if not channel.settings.enabled:
-                text = "channel %r is not enabled; app.channel(%r).start() starts it"
-                self._log.call(logger.info, text, name, name)
-            elif not channel.has_handler:
-                text = "channel %r has no handler; it starts when app.channel(%r) is iterated"
-                self._log.call(logger.info, text, name, name)
+        for text in not_started(self._spec):
+            self._log.call(logger.info, "%s", text)
 
     def add_channel(self, spec: IncomingSpec, warnings: Iterable[str]) -> Channel:
         """Run an incoming channel more, until the end. ChannelClosedError: the run has not started, or it ends."""
@@ -178,9 +174,8 @@ class Run:
                     tasks=tasks,
                     exit=self._handler_exits,
                 )
-                self.channels = RunChannels(
-                    self._spec, services, self._dependencies, self._failed
-                )  # they do nothing yet
+                # They do nothing yet.
+                self.channels = RunChannels(self._spec, services, self._dependencies, self._failed)
 
             await run_start_hooks(self._spec.hooks.start, self._context, then=make)
             assert self.channels is not None  # noqa: S101  # made with the last hook
@@ -296,14 +291,3 @@ async def _end(dependencies: Dependencies, observer: Observer) -> None:
     if error is not None:
         doing = "ending the dependencies of the application"
         observer.on(EndFailed(channel="*", doing=doing, reason=told_of(error), error=error))
-
-
-def _oddities(spec: RunSpec, channels: RunChannels | None) -> Iterator[str]:
-    """What the configuration may say, and hardly means."""
-    yield from spec.settings.warnings
-    yield from spec.app.warnings
-    if channels is not None and channels.tracing.problem is not None:
-        yield channels.tracing.problem
-    for name in spec.app.unfed:
-        if name not in spec.emitters:
-            yield f"nothing feeds outgoing channel {name!r}: no @app.outgoing or app.emitter() names it"

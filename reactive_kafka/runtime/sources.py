@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, cast
 
-from reactive_kafka.handlers.dependencies import Dependencies
+from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.middleware import around_send
 from reactive_kafka.handlers.spec import SourceSpec
 from reactive_kafka.outgoing.memory import Target

@@ -14,8 +14,8 @@ from reactive_kafka.config.schema import Settings
 from reactive_kafka.config.tables import CheckpointSettings
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.calls import HookSet
-from reactive_kafka.handlers.dependency_graph import Graph, needing
-from reactive_kafka.handlers.depends import Factory
+from reactive_kafka.handlers.dependencies.depends import Factory
+from reactive_kafka.handlers.dependencies.graph import Graph, needing
 from reactive_kafka.handlers.registry import Registry
 from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Observer

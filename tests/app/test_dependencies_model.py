@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from reactive_kafka import App, Batch, Depends
-from reactive_kafka.handlers.depends import Scope
+from reactive_kafka.handlers.dependencies.depends import Scope
 from reactive_kafka.testing import MemoryBroker, TestApp
 
 Kind = Literal["async", "plain", "class", "async generator", "generator"]

@@ -8,8 +8,8 @@ from typing import Annotated, Any
 import pytest
 
 from reactive_kafka.errors import ConfigError
-from reactive_kafka.handlers.dependency_graph import Graph, Kind, Needing
-from reactive_kafka.handlers.depends import Depends, Need
+from reactive_kafka.handlers.dependencies.depends import Depends, Need
+from reactive_kafka.handlers.dependencies.graph import Graph, Kind, Needing
 from reactive_kafka.handlers.signature import Shape, draft_handler, name_and_place, source_needs, why_no_source
 from reactive_kafka.verdicts.message import Batch, Message
 

@@ -9,11 +9,11 @@ from functools import partial
 from types import TracebackType
 from typing import Any
 
-from reactive_kafka.handlers.dependency_graph import Kind, Step
-from reactive_kafka.handlers.depends import Factory, Need
+from reactive_kafka.handlers.dependencies.depends import Factory, Need
+from reactive_kafka.handlers.dependencies.graph import Kind, Step
+from reactive_kafka.handlers.dependencies.threads import LeftInThreadError, in_thread
 from reactive_kafka.handlers.functions import code_of
 from reactive_kafka.handlers.signature import name_and_place
-from reactive_kafka.handlers.threads import LeftInThreadError, in_thread
 
 
 class Ends:

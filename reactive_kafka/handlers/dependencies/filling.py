@@ -11,11 +11,11 @@ from functools import partial
 from typing import Any
 
 from reactive_kafka.delivery.current import current_message
-from reactive_kafka.handlers.dependency_graph import Graph, Kind, Step
-from reactive_kafka.handlers.depends import Factory, Need
-from reactive_kafka.handlers.making import Ends, Making
+from reactive_kafka.handlers.dependencies.depends import Factory, Need
+from reactive_kafka.handlers.dependencies.graph import Graph, Kind, Step
+from reactive_kafka.handlers.dependencies.making import Ends, Making
+from reactive_kafka.handlers.dependencies.threads import in_thread
 from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place
-from reactive_kafka.handlers.threads import in_thread
 from reactive_kafka.tasks import CLEANED_UP_S, Fails, Handle, NoEndError, told_of
 
 Function = Callable[..., Any]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any
 
-from reactive_kafka.handlers.depends import EXAMPLE, Depends, Factory, Need, Scope, depends_in
+from reactive_kafka.handlers.dependencies.depends import EXAMPLE, Depends, Factory, Need, Scope, depends_in
 from reactive_kafka.handlers.functions import code_of, is_coroutine, owner_of, resolve
 from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place, name_of_handler
 from reactive_kafka.handlers.spec import SourceSpec
