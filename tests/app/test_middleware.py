@@ -365,7 +365,6 @@ async def test_it_is_around_the_whole_run_of_a_handler_that_yields_and_may_send_
 
 
 @pytest.mark.parametrize("is_blocking", [False, True])
-@in_virtual_time
 async def test_dependencies_are_made_and_ended_inside_of_it(is_blocking: bool) -> None:
     app, trace = make_app(), list[str]()
 

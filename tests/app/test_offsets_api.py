@@ -663,6 +663,7 @@ async def test_a_channel_shows_what_is_its_users_and_nothing_else() -> None:
         assert channel.name == "orders"
         assert repr(channel) == "<Channel 'orders'>"
         assert [name for name in dir(channel) if not name.startswith("_")] == [
-            "ack_up_to", "assignment", "commit", "committed", "facts", "in_flight", "is_ready", "is_started", "lag",
-            "name", "offset_metadata", "pause", "paused", "restart", "resume", "seek", "store_offset_metadata",
+            "ack_up_to", "assignment", "commit", "committed", "facts", "in_flight", "is_ready", "is_started",
+            "is_stopped", "lag", "name", "offset_metadata", "pause", "paused", "restart", "resume", "seek", "start",
+            "stop", "store_offset_metadata",
         ]  # fmt: skip

@@ -64,6 +64,7 @@ AWAITED = {
     "broker.aiokafka.producer_client._retire": "closing a client raises nothing",
     "broker.aiokafka.closing.finish": "waited for there",
     "broker.ranges._begin_look": "the next poll takes its result",
+    "handlers.dependencies.filling.open": "the start waits for what it makes; one that ends later ends the application",
     "channel.clients.store_plans": "a group that waits for them",
     "spark.channel.job.run": "waited for there",
     "spark.channel.settle._unless_stopped": "waited for there",
