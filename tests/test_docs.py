@@ -77,6 +77,11 @@ def run_code(page: Path) -> ModuleType:
     sys.modules[module.__name__] = module  # dataclasses and annotations are looked up there
     for block in pages.blocks(page, "python"):
         if block.file is None:
+            source = Path(
+                block.where
+            )  # in the test's folder: tracebacks show it, and FastStream reads that of its tests
+            source.parent.mkdir(parents=True, exist_ok=True)
+            source.write_text(block.text)
             exec(compile(block.text, block.where, "exec", dont_inherit=True), module.__dict__)
         elif "asyncio.run(main())" not in block.text:  # a script that connects when it is imported
             vars(module).update(vars(import_module(Path(block.file).stem)))
