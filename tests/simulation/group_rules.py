@@ -27,6 +27,8 @@ BACK_S = 25.0
 """And so long after it is back the application is ready again: clients wait between attempts."""
 STALLED_S = 15.0
 """How long a process is stopped at most."""
+BY_HAND_S = 15.0
+"""How long a channel is stopped by hand at most: it drains first."""
 FIRST_LOOK = "from None"
 
 
@@ -37,14 +39,16 @@ def _outages(history: History) -> Iterator[Violation]:
     """I17: who is up while the broker is away says that it is not ready, and why; and is ready when that is over.
 
     Another fault in that time may keep it from being ready, and so may poison, and a channel that has failed. A process
-    that is stopped meanwhile says nothing.
+    that is stopped meanwhile says nothing. A channel that is stopped by hand is ready, whatever its broker does.
     """
     stalls = [event.at for _, event in history.of("fault", "calm") if event.note.startswith("stall")]
+    stops = [event.at for _, event in history.of("calm") if event.note.startswith("stop-start")]
     for start, end in _away(history):
         if any(start - STALLED_S <= at <= end + STALLED_S for at in stalls):
             continue
         for who, (since, until) in _lives(history).items():
-            if since < start and end < until and end - start > NOTICED_S:
+            is_by_hand = any(start - BY_HAND_S <= at <= end for at in stops)
+            if since < start and end < until and end - start > NOTICED_S and not is_by_hand:
                 yield from _looks(history, who, start + NOTICED_S, end)
             if since < start and end + BACK_S < until and not _has_other_troubles(history, who, start, end + BACK_S):
                 was_ready = _was(history, who, end)

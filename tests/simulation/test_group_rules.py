@@ -49,6 +49,7 @@ GOOD: dict[str, Case] = {
     "another fault keeps it from being ready": outage(
         at(12.5, ready(WHY)), at(30.0, Event(0.0, "fault", note="expire #2")), at(60.0, ready()),
     ),
+    "a channel is stopped by hand in an outage": outage(at(11.0, Event(0.0, "calm", note="stop-start #2"))),
     "what was refused is sent again": case(
         assigned(), handled(0, 1, 2), commit(3)[0], Event(0.0, "answer", "A1", note="failed", call=1), commit(3, 2),
         promise=GRACEFUL,
