@@ -34,7 +34,9 @@ def added(
     to = tuple(dict.fromkeys((*entry.outgoing, *to)))
     strange = [name for name in to if name not in settings.outgoing and name not in settings.memory]
     problems += [unknown(who, "outgoing", name, settings) for name in strange]
-    match = Match(who, decorated, tried(who, problems, draft.spec, bool(to)), to)
+    handler = tried(who, problems, draft.spec, bool(to))
+    own = entry.incoming[0] if entry.incoming else decorated  # around it is what is where it was declared
+    match = Match(who, decorated, None if handler is None else own.layered(handler), to)
     if match.handler is not None and match.handler.needs:
         instead = "configure its channel with enabled = false, and start that"
         problems.append(f"{who}: it has dependencies, which are made at the start: {instead}")

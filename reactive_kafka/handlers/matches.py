@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from itertools import combinations
+from dataclasses import dataclass, field, replace
+from itertools import chain, combinations
 from typing import Any
 
 from reactive_kafka.config.keys import INCOMING
@@ -31,6 +31,10 @@ class Incoming:
     retry: RetrySettings | None = None
     when: When | None = None
     layers: Layers = field(default_factory=Layers)  # of the application or router that it was declared on
+
+    def layered(self, handler: HandlerSpec) -> HandlerSpec:
+        """The handler with the middleware that is around its calls and its sends, as of now."""
+        return replace(handler, middleware=self.layers.around_calls(), send_middleware=self.layers.around_sends())
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,6 +144,16 @@ def _not_told_apart(matches: Sequence[Match], settings: IncomingSettings, *, are
             return
 
 
+def _taking_all(matches: Sequence[Match], settings: IncomingSettings) -> list[str]:
+    """The handlers that leave no record to nobody, each or together; none: some record may be nobody's."""
+    reading = reading_of(matches, settings.value_deserializer) if matches else Reading(Any, ())
+    plain = [(one, kinds) for one, kinds in zip(matches, reading.kinds, strict=True) if one.decorated.when is None]
+    if alone := [one.who for one, kinds in plain if not kinds]:
+        return alone[:1]
+    missing = set(chain.from_iterable(reading.kinds)).difference(*(kinds for _, kinds in plain))
+    return [] if missing else [one.who for one, _ in plain]
+
+
 def unused(channel: IncomingSettings, matches: Sequence[Match]) -> Iterator[str]:
     """What the channel itself says for another kind of function than it has. Of [kafka] it is meant for others."""
     own = {key: place for key, place in channel.places.items() if "[kafka]" not in place}
@@ -153,7 +167,8 @@ def unused(channel: IncomingSettings, matches: Sequence[Match]) -> Iterator[str]
         yield f"{own['concurrency_per_partition']}: has no effect: no handler has this channel"
     if channel.broadcast and "broadcast" in own and len(matches) < 2:
         yield f"{own['broadcast']}: has no effect: the channel has {'one handler' if matches else 'no handler'}"
-    if channel.unmatched != "nack" and "unmatched" in own and any(match.decorated.when is None for match in matches):
-        yield f"{own['unmatched']}: has no effect: {matches[-1].who} takes every record"
+    if channel.unmatched != "nack" and "unmatched" in own and (all_of_them := _taking_all(matches, channel)):
+        takes = "takes" if len(all_of_them) == 1 else "take"
+        yield f"{own['unmatched']}: has no effect: {' and '.join(all_of_them)} {takes} every record"
     for place in [place for key, place in own.items() if key.partition(".")[0] == "spark"][:1]:
         yield f"{place}: has no effect: no @app.spark has this channel"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Collection, Hashable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 from types import FrameType
 from typing import Any
@@ -208,8 +208,7 @@ def _find(entry: Registration, settings: Settings, found: Found) -> None:
     if handler is None:
         return
     for decorated in entry.incoming:
-        layers = decorated.layers
-        its = replace(handler, middleware=layers.around_calls(), send_middleware=layers.around_sends())
+        its = decorated.layered(handler)
         found.add(Match(f"@app.incoming({decorated.channel!r}) of {who}", decorated, its, outgoing), settings)
 
 

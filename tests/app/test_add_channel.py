@@ -9,7 +9,17 @@ from typing import Annotated, Any
 
 import pytest
 
-from reactive_kafka import App, Batch, ChannelClosedError, ConfigError, Depends, Message
+from reactive_kafka import (
+    App,
+    Batch,
+    CallNext,
+    ChannelClosedError,
+    ConfigError,
+    Depends,
+    Message,
+    Record,
+    Router,
+)
 from reactive_kafka.observe.prometheus import registry
 from tests.app.helpers import in_virtual_time, make_broker, running, tp, until
 
@@ -101,6 +111,44 @@ async def test_its_results_are_sent_where_it_is_decorated_for_and_told_to() -> N
         await test.settled()
         assert [record.value for record in test.records("invoices")] == [b"1"]
         assert [record.value for record in test.records("bills")] == [b"2"]
+
+
+@in_virtual_time
+async def test_middleware_is_around_its_calls_and_its_sends() -> None:
+    app, router, seen = make(orders2={}), Router(), list[str]()
+
+    @app.middleware
+    async def around(message: Message[Any], call_next: CallNext) -> Any:
+        seen.append(f"call {message.channel}")
+        return await call_next(message)
+
+    @app.send_middleware
+    async def around_send(record: Record, call_next: CallNext) -> Any:
+        seen.append(f"send {record.channel}")
+        return await call_next(record)
+
+    @router.middleware
+    async def inner(message: Message[Any], call_next: CallNext) -> Any:
+        seen.append(f"router's call {message.channel}")
+        return await call_next(message)
+
+    @router.incoming("orders2")
+    async def of_router(payload: Any) -> None: ...
+
+    async def plain(payload: Any) -> Any:
+        return payload
+
+    app.include(router)
+    async with running(app) as test:
+        await app.add_channel("plain", AUDIT, plain, outgoing="bills")
+        await test.send("plain", 1)
+        await test.settled()
+        assert seen == ["call plain", "send bills"]
+        seen.clear()
+        await app.add_channel("routed", AUDIT, of_router)
+        await test.send("routed", 1)
+        await test.settled()
+        assert seen == ["call routed", "router's call routed"]
 
 
 @in_virtual_time

@@ -633,6 +633,9 @@ def test_a_predicate_is_a_plain_function() -> None:
         ([(bytes, None)], {"unmatched": "skip"}, ["handler0"]),
         ([(bytes, has_kind(b"a")), (bytes, None)], {"unmatched": "skip"}, ["handler1"]),
         ([(bytes, has_kind(b"a"))], {"unmatched": "skip"}, []),
+        ([(Placed, None), (Cancelled, has_kind(b"a"))], {"unmatched": "skip"}, []),  # one without it is nobody's
+        ([(Placed, None), (Cancelled, None)], {"unmatched": "skip"}, ["handler0"]),
+        ([(Cancelled, has_kind(b"a")), (Placed | Cancelled, None)], {"unmatched": "skip"}, ["handler1"]),
         ([(bytes, has_kind(b"a")), (bytes, None)], {"broadcast": True}, []),
     ],
 )
