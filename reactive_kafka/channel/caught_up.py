@@ -73,11 +73,23 @@ class CatchUp:
         self._consumer = consumer
         self._exit = exit  # a hook asked the process to end
         self._assignments = 0
+        self._reached = 0  # the last assignment that was caught up
+        self._told = 0  # the last one whose hooks have ended, or that has none to call
         self._began = asyncio.Event()
 
     @property
     def is_wanted(self) -> bool:
         return bool(self._hooks)
+
+    @property
+    def is_reached(self) -> bool:
+        """Whether all of this assignment is known to be handled."""
+        return self._reached == self._assignments > 0
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether the hooks of this assignment are still to be called, or have not ended."""
+        return self.is_wanted and self._told != self._assignments
 
     def begins(self) -> None:
         """An assignment has come; what was not caught up of the last one begins anew with it."""
@@ -89,8 +101,11 @@ class CatchUp:
         while True:
             await self._began.wait()
             self._began.clear()
+            assignment = self._assignments
             if partitions := self._table.ours:
-                await self._watch(Ends(partitions), self._assignments)
+                await self._watch(Ends(partitions), assignment)
+            else:
+                self._reached = self._told = assignment
 
     async def _watch(self, ends: Ends, assignment: int) -> None:
         ask_at = self._clock.monotonic()
@@ -99,7 +114,9 @@ class CatchUp:
                 ask_at = now + await self._ask(ends)
             trackers = self._table.trackers
             if ends.handled({one: trackers[one].safe for one in ends.left if one in trackers}):
+                self._reached = assignment
                 await self._tell(ends.partitions)
+                self._told = assignment
                 return
             await asyncio.sleep(LOOK_S)
 
@@ -109,10 +126,15 @@ class CatchUp:
         if consumer is None:
             return LOOK_S
         try:
-            ends.found(await consumer.end_offsets(list(ends.left)))
+            ends.found(self._within_ranges(await consumer.end_offsets(list(ends.left))))
         except BrokerError:
             return RETRY_S  # the channel says why it cannot be used
         return ASK_S
+
+    def _within_ranges(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
+        """The ends of what is read: that of a partition's ranges, where it lies before the end of its log."""
+        ranges = self._table.ranges
+        return {one: min(end, ranges[one].end) if one in ranges else end for one, end in ends.items()}
 
     async def _tell(self, partitions: frozenset[TopicPartition]) -> None:
         for hook in self._hooks:

@@ -8,6 +8,7 @@ from math import inf
 from reactive_kafka.channel.clients import ChannelConsumer
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.session import ChannelSession
+from reactive_kafka.channel.switch import BY_APPLICATION
 from reactive_kafka.errors import BrokerError, CommitStrategyError
 from reactive_kafka.observe.events import RangeBeyondEnd
 from reactive_kafka.partitions.partition import Partition
@@ -33,6 +34,7 @@ class UntilEnd:
         self._idle_since = inf
         self._held_since = inf  # when the application held the last records that are not settled
         self._held = -1
+        self._is_reached = False  # the end; the hooks for that may still run
         self.failure: str | None = None  # why the end will not be reached
 
     async def is_over(self) -> bool:
@@ -40,7 +42,8 @@ class UntilEnd:
 
         The application may hold messages without a verdict though their handlers have returned, until others come or
         it stops: they are not waited for any longer than a stop would. A commit strategy of the application's own may
-        commit only at the end. Where the channel has failed for good, or was stopped, it returns, too.
+        commit only at the end. Hooks of the channel that are called when it has caught up are waited for. Where the
+        channel has failed for good, or was stopped, it returns, too.
         """
         while not (status := self._channel.status).is_over or status.restarts_at is not None:
             wait_s, session = LOOK_S, self._channel.session
@@ -50,14 +53,18 @@ class UntilEnd:
                     if self._is_handled(session) and await self._are_retries_over(session):
                         for client in session.clients:  # the stop could not wait as long for a broker that is away
                             await client.committer.commit_now()
-                        return ":" not in self._channel.settings.commit_strategy
-                    if self._is_only_held(session):
+                        self._is_reached = True
+                        if not any(client.catch_up.is_pending for client in session.clients.consumers):
+                            return ":" not in self._channel.settings.commit_strategy
+                    elif self._is_only_held(session):
                         return False
             except (BrokerError, CommitStrategyError):
                 wait_s = ASK_AGAIN_S
             await asyncio.sleep(wait_s)
         if status.state == "failed":
             self.failure = status.why_failed(self._clock.monotonic())
+        elif status.stopped_by == BY_APPLICATION and not self._was_reached():
+            self.failure = f"channel {self.name!r} was {BY_APPLICATION} before its end"
         return True
 
     async def _has_read_all(self, session: ChannelSession) -> bool:
@@ -91,6 +98,10 @@ class UntilEnd:
             if ranges is not None and end < ranges.end:
                 told = RangeBeyondEnd(channel=self.name, partition=partition, until=ranges.end, end=end)
                 self._observer.on(told)
+
+    def _was_reached(self) -> bool:
+        """Whether a channel that was stopped had come to its end; a hook that is called there may have done that."""
+        return self._is_reached or all(one.catch_up.is_reached for one in self._channel.session.clients.consumers)
 
     def _is_handled(self, session: ChannelSession) -> bool:
         read = [one for client in session.clients.consumers for one in client.table]

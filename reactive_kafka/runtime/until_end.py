@@ -44,7 +44,7 @@ class EndOfRun:
             self._ask_to_stop()
         elif not isinstance(event, SettledNotStored | HandlerAbandoned) or event.during != "stop":
             return
-        elif not self._leaves_some:
+        elif self._is_reached and not self._leaves_some:
             return  # it is of records that came later
         self._failure = self._failure or event.text()
 

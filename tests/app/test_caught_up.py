@@ -296,3 +296,29 @@ async def test_without_a_group_there_is_one_assignment_a_start() -> None:
         await until(lambda: len(calls) == 2)
     assert catching.calls == []
     await broker.close()
+
+
+@pytest.mark.parametrize(
+    ("ranges", "handled"),
+    [
+        (["orders:0:2..6"], [2, 3, 4, 5]),
+        (["orders:0:2..4", "orders:0:8..9"], [2, 3, 8]),
+        (["orders:0:18..40"], [18, 19]),
+    ],
+)
+@in_virtual_time
+async def test_ranges_are_caught_up_at_their_end_or_where_the_log_ends(ranges: list[str], handled: list[int]) -> None:
+    broker = filled(20)
+    app, told = App({"incoming": {"orders": {"assign": ranges}}}), list[object]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        told.append(message.offset)
+
+    @app.on_caught_up("orders")
+    async def caught_up(partitions: frozenset[TopicPartition]) -> None:
+        told.append(partitions)
+
+    async with TestApp(app, broker=broker):
+        await until(lambda: frozenset({tp(0)}) in told)
+    assert told == [*handled, frozenset({tp(0)})]

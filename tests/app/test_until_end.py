@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from reactive_kafka import App, Batch, Message, TransientBrokerError
+from reactive_kafka import App, Batch, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.observe.events import RangeBeyondEnd
@@ -209,6 +209,64 @@ async def test_a_channel_that_restarts_goes_on_to_its_end() -> None:
         seen.append(message.offset)
 
     assert (await run_to_its_end(app, broker), seen) == (0, [0, 1, 2, 3])
+    await broker.close()
+
+
+@pytest.mark.parametrize("records", [0, 3])
+@in_virtual_time
+async def test_hooks_that_are_called_at_the_end_are_waited_for(records: int) -> None:
+    broker = broker_with(records)
+    app = make_app()
+    told, seen = list[str](), noting(app)
+
+    @app.on_caught_up("orders")
+    async def caught_up(partitions: frozenset[TopicPartition]) -> None:
+        told.append(f"begins after {len(seen)}")
+        await asyncio.sleep(10)
+        told.append("ends")
+
+    assert (await run_to_its_end(app, broker), told) == (0, [f"begins after {records}", "ends"])
+    await broker.close()
+
+
+@pytest.mark.parametrize("stops_at", [1, None])
+@in_virtual_time
+async def test_a_channel_that_the_application_stops_before_its_end_is_1(
+    stops_at: int | None, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker, seen = broker_with(4), list[int]()
+    app = make_app()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.offset)
+        if message.offset == stops_at:
+            await app.channel("orders").stop()
+
+    @app.on_caught_up("orders")
+    async def caught_up(partitions: frozenset[TopicPartition]) -> None:
+        await app.channel("orders").stop()  # at the end
+
+    with caplog.at_level(logging.ERROR, "reactive_kafka"):
+        assert await run_to_its_end(app, broker) == (0 if stops_at is None else 1)
+    assert len(seen) == broker.committed("billing")[tp()].offset == (4 if stops_at is None else 2)
+    assert ("'orders' was stopped by the application before its end" in caplog.text) == (stops_at is not None)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_channel_that_is_stopped_at_its_end_and_whose_last_commit_is_not_stored_is_1() -> None:
+    broker = broker_with(3)
+    app = make_app(commit_interval="1h", drain_timeout="2s")
+    noting(app)
+
+    @app.on_caught_up("orders")
+    async def caught_up(partitions: frozenset[TopicPartition]) -> None:
+        broker.fail_next("commit", TransientBrokerError("no"), times=1000)
+        await app.channel("orders").stop()
+
+    assert await run_to_its_end(app, broker) == 1
+    assert broker.committed("billing") == {}
     await broker.close()
 
 
