@@ -82,7 +82,7 @@ def shows_corrupt(channel: str, payload: Any, corrupt: Any) -> bool:
 
 def _retry_settings(
     channel: str, retry: int | Mapping[str, Any] | RetrySettings | None, decorator: str
-) -> RetrySettings | None:
+) -> int | RetrySettings | None:
     """The retries of an ``@app.incoming``: a number of calls in all, or a table like ``[incoming.NAME.retry]``."""
     if retry is None or isinstance(retry, RetrySettings):
         return retry
@@ -90,4 +90,5 @@ def _retry_settings(
     table = {"max_attempts": retry} if isinstance(retry, int) and not isinstance(retry, bool) else retry
     if not isinstance(table, Mapping):
         raise ConfigError(f"{who}: expected a number of calls, or a table with max_attempts, backoff, max_backoff")
-    return read_retry(who, table)
+    read = read_retry(who, table)
+    return read.max_attempts if table is not retry else read

@@ -86,7 +86,7 @@ def _branches(
         BranchSpec(
             match.handler,
             match.outgoing,
-            match.decorated.retry or settings.retry,
+            match.decorated.retries(settings.retry),
             match.decorated.when,
             kinds,
             reader(match, problems) if reading.is_plain and match.payload_type != reading.asked else None,
@@ -160,8 +160,8 @@ def _all_handled(matches: Sequence[Match], settings: IncomingSettings, problems:
 
 def _handled(match: Match, handler: HandlerSpec, settings: IncomingSettings, problems: list[str]) -> IncomingSettings:
     """The settings of a channel with a handler: what its decorator says, and room for its batches."""
-    who, ack, retry = match.who, match.decorated.ack, match.decorated.retry
-    settings = replace(settings, ack=ack or settings.ack, retry=retry or settings.retry)
+    who, ack = match.who, match.decorated.ack
+    settings = replace(settings, ack=ack or settings.ack, retry=match.decorated.retries(settings.retry))
     if settings.ack == "manual" and handler.shape is Shape.PAYLOAD:
         problems.append(f"{who}: ack = 'manual', and nobody could ack it: take Message[...] or Batch[...]")
     if settings.ack == "none" and settings.commit_strategy != "ignore":

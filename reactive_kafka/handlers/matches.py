@@ -28,9 +28,15 @@ class Incoming:
 
     channel: str
     ack: AckMode | None = None
-    retry: RetrySettings | None = None
+    retry: int | RetrySettings | None = None  # calls in all; or everything
     when: When | None = None
     layers: Layers = field(default_factory=Layers)  # of the application or router that it was declared on
+
+    def retries(self, configured: RetrySettings) -> RetrySettings:
+        """The retries of the function: those of its channel, but for what it says itself."""
+        if isinstance(self.retry, int):
+            return replace(configured, max_attempts=self.retry)
+        return self.retry or configured
 
     def layered(self, handler: HandlerSpec) -> HandlerSpec:
         """The handler with the middleware that is around its calls and its sends, as of now."""

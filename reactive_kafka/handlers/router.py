@@ -122,7 +122,8 @@ class Declarations(JobDecorators):
             channel: The name of an ``[incoming.NAME]`` table.
             ack: ``"post"`` (acked when it returns, nacked when it raises), ``"manual"``, ``"pre"`` or ``"none"``;
                 None: what the channel is configured with, ``"post"`` by default.
-            retry: Calls in all, or a table like ``[incoming.NAME.retry]``; None: as configured.
+            retry: Calls in all, the rest as configured; or a table instead of ``[incoming.NAME.retry]``; None: as
+                configured.
             when: Which records the function takes, where the channel has several handlers: a plain function of the
                 Message, true for those. The first handler that takes a record gets it; one without ``when`` comes last.
             configured: Nothing: what else there is to say stands in ``[incoming.NAME]``.

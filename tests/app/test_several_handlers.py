@@ -625,6 +625,34 @@ def test_a_predicate_is_a_plain_function() -> None:
         app.incoming("orders", when="later")  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("is_alone", [True, False])
+@pytest.mark.parametrize(
+    ("retry", "calls"),
+    [(3, 1), ({"max_attempts": 3}, 3), (None, 1)],  # a table takes the place of the configured one
+)
+@in_virtual_time
+async def test_a_number_of_calls_leaves_the_rest_of_the_retries_as_configured(
+    retry: Any, calls: int, is_alone: bool
+) -> None:
+    app = make_app(failure_strategy="ignore", retry={"max_attempts": 2, "never": ["ValueError"]})
+    attempts = list[int]()
+
+    @app.incoming("orders", retry=retry)
+    async def handler(message: Message[bytes]) -> None:
+        attempts.append(message.attempt)
+        raise ValueError("never")
+
+    if not is_alone:
+
+        @app.incoming("orders", when=lambda message: False)
+        async def other(message: Message[bytes]) -> None: ...
+
+    async with running(app) as test:
+        await test.send("orders", b"a")
+        await test.settled()
+    assert attempts == [*range(1, calls + 1)]
+
+
 @pytest.mark.parametrize(
     ("handlers", "orders", "told"),
     [
