@@ -35,7 +35,13 @@ class UntilEnd:
         self._held_since = inf  # when the application held the last records that are not settled
         self._held = -1
         self._is_reached = False  # the end; the hooks for that may still run
+        self._stood = False  # it was not running when it was looked at last
         self.failure: str | None = None  # why the end will not be reached
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it stood, and has been started since: it has an end to come to again."""
+        return self._stood and self._channel.status.may_go_on
 
     async def is_over(self) -> bool:
         """Return once all of it is handled and committed; False: the rest is for the stop to do.
@@ -61,6 +67,7 @@ class UntilEnd:
             except (BrokerError, CommitStrategyError):
                 wait_s = ASK_AGAIN_S
             await asyncio.sleep(wait_s)
+        self._stood = True
         if status.state == "failed":
             self.failure = status.why_failed(self._clock.monotonic())
         elif status.stopped_by == BY_APPLICATION and not self._was_reached():

@@ -25,12 +25,20 @@ class EndOfRun:
 
     async def wait(self, channels: RunChannels) -> None:
         """Ask for the stop when every channel that has a handler has come to its end, or has failed for good."""
-        watched = {name: UntilEnd(one) for name, one in channels.incoming.items() if one.spec.make_workers}
-        for name in channels.incoming.keys() - watched.keys():
+        watched = dict[str, UntilEnd]()
+        over = dict[str, bool]()
+        for name in [name for name, one in channels.incoming.items() if not one.spec.make_workers]:
             text = "channel %r has no handler: the run does not wait for its end"
             self._log.call(logger.warning, text, name)
-        over = await asyncio.gather(*(one.is_over() for one in watched.values()))
-        self._leaves_some = not all(over)
+        # Meanwhile channels may be added, and those that stood may be started.
+        while names := [
+            name
+            for name, one in channels.incoming.items()
+            if one.spec.make_workers and (name not in watched or watched[name].goes_on)
+        ]:
+            watched |= {name: UntilEnd(channels.incoming[name]) for name in names}
+            over |= zip(names, await asyncio.gather(*(watched[name].is_over() for name in names)), strict=True)
+        self._leaves_some = not all(over.values())
         failures = [one.failure for one in watched.values() if one.failure is not None]
         self._failure = self._failure or "; ".join(failures) or None
         self._is_reached = True

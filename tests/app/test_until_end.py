@@ -254,6 +254,42 @@ async def test_a_channel_that_the_application_stops_before_its_end_is_1(
     await broker.close()
 
 
+@pytest.mark.parametrize("how", ["added", "started", "stopped and started"])
+@in_virtual_time
+async def test_channels_that_begin_meanwhile_come_to_their_end_too(how: str) -> None:
+    broker, late = broker_with(3), list[int]()
+    for number in range(5):
+        broker.produce("late", b"%d" % number, partition=0)
+    table = {"group_id": "late", "auto_offset_reset": "earliest", "enabled": how == "stopped and started"}
+    orders = {"group_id": "billing", "auto_offset_reset": "earliest"}
+    app = App({"incoming": {"orders": orders, **({} if how == "added" else {"late": table})}})
+
+    async def handle(message: Message[bytes]) -> None:
+        await asyncio.sleep(1)
+        late.append(message.offset)
+
+    if how != "added":
+        app.incoming("late")(handle)
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if how == "stopped and started" and message.offset == 0:
+            await asyncio.sleep(1.5)
+            await app.channel("late").stop()
+        await asyncio.sleep(5)
+        if message.offset == 2:
+            match how:
+                case "added":
+                    await app.add_channel("late", {**table, "enabled": True}, handle)
+                case _:
+                    await app.channel("late").start()
+
+    assert await run_to_its_end(app, broker) == 0
+    assert late == [0, 1, 2, 3, 4]
+    assert broker.committed("late")[tp(topic="late")].offset == 5
+    await broker.close()
+
+
 @in_virtual_time
 async def test_a_channel_that_is_stopped_at_its_end_and_whose_last_commit_is_not_stored_is_1() -> None:
     broker = broker_with(3)
