@@ -215,7 +215,8 @@ def _fetched(history: History, index: int, client: _Client) -> Iterator[Violatio
 def _pauses(history: History) -> Iterator[Violation]:
     """I18: no handler starts a record of a paused partition; one that runs goes on, and so do its further attempts.
 
-    A call after a transaction that was not stored is such an attempt. Spark starts what it had taken as a batch before.
+    A call after a transaction that was not stored is such an attempt. Spark starts what it had taken as a batch before,
+    and the second handler of a broadcast a record that the first one had before.
     """
     fetched: dict[Place, int] = {}
     paused: dict[str, set[tuple[str, Partition]]] = defaultdict(set)
@@ -233,7 +234,8 @@ def _pauses(history: History) -> Iterator[Violation]:
                 if reason != event.note or (event.tp not in (tp, WHOLE) and tp != WHOLE)
             }
         elif event.attempt <= 1 and any(tp in (WHOLE, event.tp) for _, tp in paused[event.who]):
-            if history.promise.spark and fetched.get((event.tp, event.offset), -1) < since[event.who]:
+            had_it = history.promise.spark or history.promise.broadcast
+            if had_it and fetched.get((event.tp, event.offset), -1) < since[event.who]:
                 continue
             if history.promise.ends == "written" and _had_it(history, index):
                 continue

@@ -477,6 +477,7 @@ def done_since_seeks(events: Sequence[Event], promise: Promise, tp: Partition, w
     """
     done: set[int] = set()
     begun: set[tuple[int, int]] = set()  # which call has which record
+    halves: dict[tuple[str, int], set[str]] = defaultdict(set)  # of a broadcast: whose handlers are done with it
     claims = [index for index, event in enumerate(events) if (event.kind, event.tp, event.who) == ("claim", tp, who)]
     for index, event in enumerate(events):
         if event.tp != tp or (claims and index > claims[-1] and event.who not in ("", who)):
@@ -484,8 +485,13 @@ def done_since_seeks(events: Sequence[Event], promise: Promise, tp: Partition, w
         if event.kind in ("reset", "claim"):
             done = {offset for offset in done if offset < event.offset}
             begun = {(call, offset) for call, offset in begun if offset < event.offset}
+            halves.clear()
         elif event.kind == "begin":
             begun.add((event.call, event.offset))
         if promise.settles(event) and (event.kind != "end" or (event.call, event.offset) in begun):
+            if promise.broadcast and event.kind in ("aside", "end"):
+                halves[event.who, event.offset].add(event.kind)
+                if len(halves[event.who, event.offset]) < 2:
+                    continue
             done.add(event.offset)
     return done
