@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -118,3 +118,10 @@ class Ranges:
     def count(self, start: int, end: int) -> int:
         """How many of the offsets from *start* up to *end* are read."""
         return sum(max(0, min(end, last) - max(start, first)) for first, last in self.pairs)
+
+
+def read_up_to(
+    ranges: Mapping[TopicPartition, Ranges], log_ends: Mapping[TopicPartition, int]
+) -> dict[TopicPartition, int]:
+    """Where reading comes to its end in these logs: at the end of its ranges, where that comes before the log's."""
+    return {one: min(end, ranges[one].end) if one in ranges else end for one, end in log_ends.items()}

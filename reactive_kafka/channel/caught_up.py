@@ -15,6 +15,7 @@ from reactive_kafka.partitions.hooks import PartitionHook, as_hook_of
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import read_up_to
 from reactive_kafka.tasks import outcome_of, told_of
 
 LOOK_S = 0.05
@@ -126,15 +127,10 @@ class CatchUp:
         if consumer is None:
             return LOOK_S
         try:
-            ends.found(self._within_ranges(await consumer.end_offsets(list(ends.left))))
+            ends.found(read_up_to(self._table.ranges, await consumer.end_offsets(list(ends.left))))
         except BrokerError:
             return RETRY_S  # the channel says why it cannot be used
         return ASK_S
-
-    def _within_ranges(self, ends: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """The ends of what is read: that of a partition's ranges, where it lies before the end of its log."""
-        ranges = self._table.ranges
-        return {one: min(end, ranges[one].end) if one in ranges else end for one, end in ends.items()}
 
     async def _tell(self, partitions: frozenset[TopicPartition]) -> None:
         for hook in self._hooks:

@@ -12,6 +12,7 @@ from reactive_kafka.channel.switch import BY_APPLICATION
 from reactive_kafka.errors import BrokerError, CommitStrategyError
 from reactive_kafka.observe.events import RangeBeyondEnd
 from reactive_kafka.partitions.partition import Partition
+from reactive_kafka.subscription import read_up_to
 from reactive_kafka.verdicts.partition import verdicts_of
 
 LOOK_S = 0.1
@@ -99,9 +100,9 @@ class UntilEnd:
             self._has_topics = all(there.get(topic) for topic in self._channel.settings.subscription.topics)
         if not self._has_topics:
             raise BrokerError("a topic is missing")  # which is told by those who look for it
-        for partition, end in (await consumer.end_offsets(list(new)) if new else {}).items():
-            ranges = new[partition].ranges
-            new[partition].noted_end = end if ranges is None else min(end, ranges.end)
+        ends = await consumer.end_offsets(list(new)) if new else {}
+        for partition, end in read_up_to(client.table.ranges, ends).items():
+            new[partition].noted_end, ranges = end, new[partition].ranges
             if ranges is not None and end < ranges.end:
                 told = RangeBeyondEnd(channel=self.name, partition=partition, until=ranges.end, end=end)
                 self._observer.on(told)

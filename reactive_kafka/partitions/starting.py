@@ -132,7 +132,7 @@ class PartitionStarter:
         was_at = was_at if one.tracker is None else one.tracker.position
         position = log.start if one.ranges is None else one.ranges.after(log.start)
         start = Start(position, "earliest", commit=True, fetched_from=min(position, log.end))
-        one.sought = one.chosen = None
+        one.sought = one.chosen = one.noted_end = None
         # Committed at once, and back: whoever comes after a crash would read on at a position of the old incarnation.
         self._track(one, OffsetTracker(one.id, start.position, commit_start=True))
         self._tell_reset(one.id, was_at, start, reason=why)

@@ -137,9 +137,10 @@ class Settling:
         here = {known.partition: known for known in facts.partitions}
         group = settings.group_id
         committed = self._of(settings, {} if group is None else await self._cluster.positions(group))
-        commits = settings.commit_strategy in _COMMITTING
+        commits, ranges = settings.commit_strategy in _COMMITTING, settings.ranges
         for partition in filter(settings.subscription.includes, ends):
-            at = _behind(here.get(partition), ends[partition], committed.get(partition), commits=commits)
+            reaches_end = commits and partition not in ranges  # a hole, or a start behind the end, keeps positions back
+            at = _behind(here.get(partition), ends[partition], committed.get(partition), commits=reaches_end)
             if at is not None:
                 found.lines.append(f"channel {channel.name!r}: {partition} ends at {ends[partition]}, {at}")
                 found.cause = found.cause or self._causes.of_partition(partition, committed.get(partition, 0))

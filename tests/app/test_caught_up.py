@@ -322,3 +322,14 @@ async def test_ranges_are_caught_up_at_their_end_or_where_the_log_ends(ranges: l
     async with TestApp(app, broker=broker):
         await until(lambda: frozenset({tp(0)}) in told)
     assert told == [*handled, frozenset({tp(0)})]
+
+
+@in_virtual_time
+async def test_of_ranges_it_is_their_end_or_that_of_a_log_that_does_not_reach_so_far() -> None:
+    for assign in (["orders:0:1..3"], ["orders:0:1..2", "orders:0:4..6"], ["orders:0:8..40"], ["orders:0:20..40"]):
+        catching, broker = Catching(assign=assign), filled(10)
+        async with running(catching.app, broker=broker) as test:
+            await catching.called()
+            await test.settled(60)
+        assert catching.calls == [frozenset({tp()})]
+        await broker.close()

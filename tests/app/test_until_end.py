@@ -466,3 +466,23 @@ async def test_results_are_written_before_the_run_ends() -> None:
     assert await run_to_its_end(app, broker) == 0
     await until(lambda: len(broker.log(tp(topic="invoices"))) == 5)
     await broker.close()
+
+
+@in_virtual_time
+async def test_a_topic_that_is_made_anew_meanwhile_has_another_end() -> None:
+    recorder, broker = Recorder(), broker_with(50)
+    app = make_app(recorder)
+    seen = noting(app, takes_s=0.1)
+
+    async def recreate() -> None:
+        await until(lambda: len(seen) > 3)
+        broker.delete_topic("orders")
+        await asyncio.sleep(0.1)
+        broker.create_topic("orders", 1)
+        for _ in range(5):
+            broker.produce("orders", b"new", partition=0)
+
+    tasks: list[asyncio.Task[None]] = []
+    code = await run_to_its_end(app, broker, meanwhile=lambda: tasks.append(asyncio.create_task(recreate())))
+    assert (code, seen[-1]) == (0, (0, 4))
+    await broker.close()
