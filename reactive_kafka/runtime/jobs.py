@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import Mapping, Sequence
 from contextvars import Context
+from dataclasses import replace
 from math import inf
 
 from anyio import CapacityLimiter
@@ -41,7 +42,9 @@ class Jobs:
             partition = one.spec.owned and one.spec.owned.of(settings)
             if partition is not None and one.channel == settings.name:
                 assigned, revoked = _hooks(one, partition, settings.revoke_grace_s, self._fails)
-                hooks = Hooks((*hooks.on_assigned, assigned), (*hooks.on_revoked, revoked))
+                hooks = replace(
+                    hooks, on_assigned=(*hooks.on_assigned, assigned), on_revoked=(*hooks.on_revoked, revoked)
+                )
         return hooks
 
     def start(self) -> None:

@@ -333,3 +333,13 @@ async def test_of_ranges_it_is_their_end_or_that_of_a_log_that_does_not_reach_so
             await test.settled(60)
         assert catching.calls == [frozenset({tp()})]
         await broker.close()
+
+
+@in_virtual_time
+async def test_a_job_on_the_channel_leaves_the_hook_as_it_is() -> None:
+    catching, calls, broker = Catching(), list[int](), filled(5)
+    catching.app.every("1s", on="orders:0")(lambda: calls.append(1))
+    async with running(catching.app, broker=broker):
+        await catching.called()
+        await until(lambda: bool(calls))
+    await broker.close()
