@@ -26,8 +26,9 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import NoEndError, is_set_within, outcome_of
 
 CUT_OFF_S = 10.0
-TOLD_AFTER_S = 1.0  # of a stop that waits for records
 """How long a stop that is to wait for nothing waits for jobs that it has cancelled, or ``drain_timeout`` if less."""
+TOLD_AFTER_S = 1.0
+"""How long a stop waits for records before it is told which, and for how long at most."""
 
 During = Literal["revocation", "stop"]
 
