@@ -16,7 +16,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.handlers.calls import as_async
 from reactive_kafka.handlers.jobs import JobSpec
 from reactive_kafka.observe.events import JobFailed, JobLate, JobLeft
-from reactive_kafka.partitions.hooks import Hooks, PartitionHook, RevokedHook
+from reactive_kafka.partitions.hooks import Hooks, PartitionHook, RevokedHook, as_hook_of
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Fails, Handle, each, is_set_within, outcome_of, told_of
 
@@ -74,7 +74,8 @@ class _Job:
         self._context = context
         self._schedule = spec.schedule()
         self.is_blocking = not inspect.iscoroutinefunction(spec.function)
-        self._call = as_async(self._in_thread, CapacityLimiter(inf)) if self.is_blocking else spec.function
+        call = as_async(self._in_thread, CapacityLimiter(inf)) if self.is_blocking else spec.function
+        self._call = call if spec.owned is None else as_hook_of(self.channel, call)  # a stop of that waits for it
         self._threads = 0  # that a call runs in, waited for or not
         self._is_idle = asyncio.Event()
         self._is_idle.set()

@@ -396,3 +396,22 @@ async def test_a_running_application_takes_no_job() -> None:
     async with running(app):
         with pytest.raises(RuntimeError, match=r"@app\.every while the application is running"):
             app.every("1m")
+
+
+@in_virtual_time
+async def test_a_job_may_stop_and_start_the_channel_whose_partition_it_has() -> None:
+    recorder, took = Recorder(), list[float]()
+    app = with_orders(recorder)
+
+    @app.every("1m", on="orders:0")
+    async def pause() -> None:
+        began = now()
+        await app.channel("orders").stop()
+        took.append(now() - began)
+        await app.channel("orders").start()
+
+    async with running(app):
+        await asyncio.sleep(200)
+        assert took == [0, 0, 0]
+        assert app.channel("orders").facts().state == "running"
+    assert recorder.of(JobLeft) == []
