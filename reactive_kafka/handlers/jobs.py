@@ -108,6 +108,7 @@ class JobDecorators:
 
         Raises:
             ConfigError: An argument is wrong, or the function cannot be called without one.
+            RuntimeError: The application is running.
         """
         who, of = f"@app.every({interval!r})", owned(f"@app.every({interval!r})", on)
         make = partial(every, who, interval, is_shared=of is not None)
@@ -123,6 +124,7 @@ class JobDecorators:
 
         Raises:
             ConfigError: An argument is wrong, or the function cannot be called without one.
+            RuntimeError: The application is running.
             MissingExtraError: cronsim is not installed.
         """
         who = f"@app.cron({expression!r})"

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.functions import is_coroutine, owner_of
-from reactive_kafka.handlers.parameters import REST
+from reactive_kafka.handlers.parameters import REST, bound_by_name
 from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place, name_of_handler
 from reactive_kafka.outgoing.channel import AroundSend
 from reactive_kafka.outgoing.outputs import Put
@@ -64,13 +64,8 @@ def _misfit(function: Any, first: str) -> str | None:
         given = signature.bind(first, "call_next").arguments
     except TypeError as error:
         return f"is called with two arguments, the {first} and call_next: {error}"
-    bound: set[str] = set()
-    while isinstance(function, functools.partial):
-        bound.update(function.keywords)
-        function = function.func
-    unfilled = [
-        it.name for it in signature.parameters.values() if it.name not in {*given, *bound} and it.kind not in REST
-    ]
+    filled = {*given, *bound_by_name(function)}
+    unfilled = [it.name for it in signature.parameters.values() if it.name not in filled and it.kind not in REST]
     return f"has the parameter {unfilled[0]}, which nothing fills" if unfilled else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from reactive_kafka.handlers.dependencies.depends import EXAMPLE, Depends, Need, depends_in
@@ -21,6 +21,15 @@ _EMPTY = inspect.Parameter.empty
 def positional_of(signature: inspect.Signature) -> list[inspect.Parameter]:
     """The parameters that take an argument by its place; ``*arguments`` does not count."""
     return [parameter for parameter in signature.parameters.values() if parameter.kind in _POSITIONAL]
+
+
+def bound_by_name(function: Function) -> set[str]:
+    """The parameters that partials have filled by name."""
+    bound = set[str]()
+    while isinstance(function, functools.partial):
+        bound.update(function.keywords)
+        function = function.func
+    return bound
 
 
 def called_of(function: Function) -> inspect.Signature:
@@ -45,7 +54,7 @@ def asked_beside(
     function: Function, signature: inspect.Signature, local_names: Mapping[str, Any] | None = None
 ) -> dict[str, Any]:
     """Parameters that a dependency fills -> their annotations; or may fill, where these name what is still to come."""
-    bound = _bound_by_name(function)
+    bound = bound_by_name(function)
     found = {
         one.name: resolved(one.annotation, function, local_names)
         for one in signature.parameters.values()
@@ -114,7 +123,7 @@ def _why_not_one(parameters: Sequence[inspect.Parameter]) -> str | None:
 
 def _why_unfilled(parameters: Sequence[inspect.Parameter], function: Function) -> str | None:
     """Why parameters that a call leaves at their defaults are a mistake, or None: there are none."""
-    bound = _bound_by_name(function)
+    bound = bound_by_name(function)
     first, *others = [it for it in parameters if it.kind not in REST]
     if names := [it.name for it in others if it.name not in bound]:
         several = len(names) > 1
@@ -137,17 +146,6 @@ def _defaulted(parameters: Sequence[inspect.Parameter]) -> str | None:
         if isinstance(one.default, Depends):
             return f"has Depends(...) as the default of {one.name}: annotate it, as in {EXAMPLE}"
     return None
-
-
-def _bound_by_name(function: Function) -> set[str]:
-    """The parameters that partials have filled."""
-    return set(_keywords(function))
-
-
-def _keywords(function: Function) -> Iterator[str]:
-    while isinstance(function, functools.partial):
-        yield from function.keywords
-        function = function.func
 
 
 def _unbound(required: Sequence[inspect.Parameter], right: str) -> str:

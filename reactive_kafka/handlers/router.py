@@ -245,7 +245,10 @@ class Declarations(JobDecorators):
         return hook_into(self._decorating("on_revoked", channel).hooks.revoked, channel)
 
     def on_caught_up(self, channel: str) -> Callable[[AssignedHook], AssignedHook]:
-        """Call the function with all partitions of an assignment, once they are handled up to the ends of then."""
+        """Call the function with a frozenset of TopicPartition, once an assignment: when all of it is caught up.
+
+        Each partition is settled then up to where its log ended at the assignment. No record waits for the function.
+        """
         return hook_into(self._decorating("on_caught_up", channel).hooks.caught_up, channel)
 
     def emitter(self, channel: str) -> Emitter:

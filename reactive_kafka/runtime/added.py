@@ -16,7 +16,7 @@ from reactive_kafka.config.told.traps import shared_groups
 def with_channel(
     reading: Reading, who: str, name: str, table: Mapping[str, Any], environ: Mapping[str, str]
 ) -> Reading:
-    """The same with an incoming channel more, whose table code gives; *who* is where what is wrong with it stands.
+    """The same with one more incoming channel, whose table code gives; errors say *who* as the place of it.
 
     Its problems and warnings are those of the channel alone.
     """

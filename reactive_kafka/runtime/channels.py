@@ -202,13 +202,15 @@ class RunChannels:
         for channel in self.outgoing.values():
             channel.start()
         for name, spec in self._spec.app.incoming.items():
-            if not spec.settings.enabled or spec.has_handler:
-                self.incoming[name].start() if spec.settings.enabled else self.incoming[name].leave_off()
+            if not spec.settings.enabled:
+                self.incoming[name].leave_off()
+            elif spec.has_handler:
+                self.incoming[name].start()
         self._sources.start()
         self._jobs.start()
 
     def add(self, spec: IncomingSpec) -> Channel:
-        """Make an incoming channel more, and start it, unless it is not ``enabled``."""
+        """Make one more incoming channel, and start it if it is ``enabled``."""
         for name in spec.outgoing:
             self.sending(name)  # those that nothing has fed so far
         self.registry = self.registry or self._schema_registry([spec.schemas])

@@ -96,7 +96,7 @@ class Run:
             self._log.call(logger.info, "%s", text)
 
     def add_channel(self, spec: IncomingSpec, warnings: Iterable[str]) -> Channel:
-        """Run an incoming channel more, until the end. ChannelClosedError: the run has not started, or it ends."""
+        """Run one more incoming channel, until the end. ChannelClosedError: the run has not started, or it ends."""
         if self.channels is None or self._state != "running" or self._stop_asked.is_set():
             why = f"the application is {'stopping' if self._stop_asked.is_set() else self._state}"
             raise ChannelClosedError(f"channel {spec.settings.name!r} cannot be added: {why}")
