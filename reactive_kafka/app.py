@@ -276,11 +276,10 @@ class App(Declarations):
         there, to = read.checked(), (outgoing,) if isinstance(outgoing, str) else tuple(outgoing)
         decorated = incoming_of(name, ack, retry, None, self._layers, "add_channel")
         spec, odd = added(who, handler, decorated, to, self.declared.registry, there, self.plan)
-        check_extras(
-            AppSpec({name: spec}, {}), replace(there, incoming={name: spec.settings}), spark=False,
-            stores=self._stores is None,
-        )  # fmt: skip
-        channel = run.add_channel(spec, [*there.warnings, *odd])
+        plan, alone = AppSpec({name: spec}, {}), replace(there, incoming={name: spec.settings})
+        check_extras(plan, alone, spark=False, stores=self._stores is None)
+        plan = plan if self._fit is None else self._fit(plan)
+        channel = run.add_channel(plan.incoming[name], [*there.warnings, *odd])
         self._settings = replace(there, warnings=self.settings.warnings)
         return channel
 

@@ -102,6 +102,7 @@ class TestApp:
         async with AsyncExitStack() as stack:
             there = await cluster.overrides()
             stack.push_async_callback(cluster.close)
+            self._spies.clear()
             clock, fit = _clock(), self._spies.put
             stage = app._staged(connector=cluster.connector, clock=clock, observer=causes, fit=fit, source=self._config)
             own = stack.enter_context(stage)

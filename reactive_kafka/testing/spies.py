@@ -46,7 +46,7 @@ class HandlerSpy:
 
 
 class Spies:
-    """The spies on all handlers of an application, put in their place before it starts."""
+    """The spies on all handlers of an application, put in their place before their channels start."""
 
     def __init__(self) -> None:
         self._spies: list[HandlerSpy] = []
@@ -63,9 +63,12 @@ class Spies:
         names = ", ".join(getattr(spy.function, "__qualname__", repr(spy.function)) for spy in self._spies)
         raise LookupError(f"{function!r} is no handler of the application; its handlers are: {names or 'none'}")
 
+    def clear(self) -> None:
+        """Forget all of them, with their calls."""
+        self._spies.clear()
+
     def put(self, spec: AppSpec) -> AppSpec:
         """The same with each handler watched. They know no more than before: nothing else of them is looked at."""
-        self._spies.clear()
         incoming = {name: self._watched(name, channel) for name, channel in spec.incoming.items()}
         memory = {name: self._watched(name, channel) for name, channel in spec.memory.items()}
         return replace(spec, incoming=incoming, memory=memory)

@@ -69,7 +69,7 @@ async def test_a_channel_that_is_added_is_one_like_any_other() -> None:
         await channel.start()
         await test.send("events", {"id": 2})
         await test.settled()
-        assert len(seen) == 2
+        assert seen == [call.payload for call in test.handler(audit).calls] == [{"id": 1}, {"id": 2}]
     assert test.broker.members("billing") == {}
 
 
