@@ -34,6 +34,7 @@ from reactive_kafka.verdicts.acknowledge import Acknowledger
 from reactive_kafka.verdicts.hook import DeliveryHook, NoHook, SharedHook
 from reactive_kafka.verdicts.nack import VerdictParts
 
+LOOKED_AT = 100  # partitions at each look, ten times a second: a thousand would cost a twentieth of a core
 MOST_ERRORS = 3
 """Of a channel's clients, named in one reason."""
 
@@ -55,7 +56,7 @@ class ChannelSession:
         clock, observer = services.clock, services.observer
         self._settings = settings
         self._totals = totals
-        self.schemas = spec.schemas
+        self.schemas, self._looked_at = spec.schemas, 0
         # Everything tells the clients something, and they need everything: so their (empty) set and the signals come
         # first, and the clients last. The workers come after the acknowledger, which they give their verdicts to, and
         # it is told by them in turn only which lanes a failure strategy holds up.
@@ -174,10 +175,12 @@ class ChannelSession:
             self.lanes.look_at_pauses([one.lane for one in client.table if one.lane is not None])
 
     def look(self) -> None:
-        """Let go of what was settled lately, by whomever: it is timed then."""
-        for tracker in self.clients.trackers():
-            if tracker.flags:
-                tracker.compact()
+        """Let go of what was settled lately, by whomever: it is timed then; of many partitions in turns."""
+        trackers = list(self.clients.trackers())
+        first = self._looked_at if self._looked_at < len(trackers) else 0
+        self._looked_at = first + LOOKED_AT
+        for tracker in trackers[first : self._looked_at]:
+            tracker.compact()
 
     def _held_back(self) -> set[TopicPartition]:
         held_back, pauses = set(self.guard.held_back()), self._totals.pauses

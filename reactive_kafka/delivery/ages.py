@@ -6,15 +6,11 @@ from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.window import NOT_STARTED
 from reactive_kafka.observe.facts import AGE_BUCKETS_S, DurationHistogram, age_histogram
 from reactive_kafka.records import RawRecord
-
-STEP = 32
-"""So many consecutive records of one poll go by the timestamp of the first of them: each one's would cost 30 ns."""
 
 
 @dataclass(slots=True)
@@ -25,10 +21,9 @@ class RecordTimes:
     delays: DurationHistogram = field(default_factory=age_histogram)  # from the timestamp to the handler
 
 
-class _Piece(NamedTuple):
-    first: int  # arrival number
-    until: int
-    stamps: list[int]  # the timestamps of each STEP-th record, in milliseconds since the epoch
+_Piece = tuple[int, int, int, int]
+"""Records of one poll: the first's arrival number, and the one behind the last; the first's and the last's timestamp,
+in milliseconds since the epoch. Those of the others lie evenly between: to ask each record would cost 30 ns."""
 
 
 class Ages:
@@ -43,8 +38,9 @@ class Ages:
 
     def came(self, first: int, records: Sequence[RawRecord]) -> None:
         """Records were delivered, the first with arrival number *first*."""
-        stamps = [-1 if (stamp := record.timestamp) is None else stamp for record in records[::STEP]]
-        self._pieces.append(_Piece(first, first + len(records), stamps))
+        oldest, newest = records[0].timestamp, records[-1].timestamp
+        if oldest is not None and newest is not None:
+            self._pieces.append((first, first + len(records), oldest, newest))
 
     def passed(self, first: int, started: Sequence[float], count: int) -> None:
         """The first *count* records of the window leave it: all of them are settled.
@@ -54,38 +50,47 @@ class Ages:
         pieces, until = self._pieces, first + count
         wall = self._clock.wall()
         epoch = wall - self._clock.monotonic()  # of the monotonic clock
-        while pieces and pieces[0].first < until:
-            piece = pieces[0]
-            low, high = max(piece.first, first), min(piece.until, until)
-            if low < high:
-                self._count(piece, low, high, started, first, wall, epoch)
-            if piece.until > until:
+        while pieces and pieces[0][0] < until:
+            begin, end, oldest, newest = pieces[0]
+            low, high = (begin if begin > first else first), (end if end < until else until)
+            if low < high and oldest >= 0:
+                each = 0.0 if end - begin < 2 else (newest - oldest) / (end - begin - 1) / 1000
+                since = oldest / 1000 + (low - begin) * each
+                self._count(low - first, high - first, since, each, started, wall, epoch)
+            if end > until:
                 return
             pieces.popleft()
 
     def _count(
-        self, piece: _Piece, low: int, high: int, started: Sequence[float], base: int, wall: float, epoch: float
+        self, low: int, high: int, since: float, each: float, started: Sequence[float], wall: float, epoch: float
     ) -> None:
-        """Count the records *low* up to *high*: all at once, if the first and the last are of the same buckets."""
+        """Count the records *low* up to *high* of the window: at once, if the first and the last are of one bucket.
+
+        *since* is the timestamp of the first, in seconds, and each next one's is later by *each*.
+        """
         last = high - 1
-        begin, end = (low - piece.first) // STEP, (last - piece.first) // STEP
-        stamp, began = piece.stamps[begin], started[low - base]
-        if begin != end:
-            other, ended = piece.stamps[end], started[last - base]
-            if (
-                bisect_left(AGE_BUCKETS_S, wall - stamp / 1000) != bisect_left(AGE_BUCKETS_S, wall - other / 1000)
-                or bisect_left(AGE_BUCKETS_S, began + epoch - stamp / 1000)
-                != bisect_left(AGE_BUCKETS_S, ended + epoch - other / 1000)
-                or (stamp < 0) != (other < 0)
-                or (began == NOT_STARTED) != (ended == NOT_STARTED)
-            ):
-                middle = piece.first + (begin + end + 1) // 2 * STEP
-                self._count(piece, low, middle, started, base, wall, epoch)
-                self._count(piece, middle, high, started, base, wall, epoch)
-                return
-        if stamp < 0:
+        behind = since + (last - low) * each
+        age, began, ended = wall - since, started[low], started[last]
+        delay = began + epoch - since
+        if last > low and not (
+            _alike(age, wall - behind)
+            and (began == NOT_STARTED) == (ended == NOT_STARTED)
+            and _alike(delay, ended + epoch - behind)
+        ):
+            middle = (low + high) // 2
+            self._count(low, middle, since, each, started, wall, epoch)
+            self._count(middle, high, since + (middle - low) * each, each, started, wall, epoch)
             return
-        count, since = high - low, stamp / 1000  # another machine's clock may be ahead of ours
-        self._to.ages.observe(max(0.0, wall - since), count)
+        # Another machine's clock may be ahead of ours.
+        self._to.ages.observe(age if age > 0.0 else 0.0, high - low)
         if began != NOT_STARTED:
-            self._to.delays.observe(max(0.0, began + epoch - since), count)
+            self._to.delays.observe(delay if delay > 0.0 else 0.0, high - low)
+
+
+def _alike(one: float, other: float) -> bool:
+    """Whether two ages are of the same bucket."""
+    at = bisect_left(AGE_BUCKETS_S, one)
+    return (not at or AGE_BUCKETS_S[at - 1] < other) and (at == _MOST or other <= AGE_BUCKETS_S[at])
+
+
+_MOST = len(AGE_BUCKETS_S)

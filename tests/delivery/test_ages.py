@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import Counter
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.ages import STEP, Ages, RecordTimes
+from reactive_kafka.delivery.ages import Ages, RecordTimes
 from reactive_kafka.observe.facts import AGE_BUCKETS_S, DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.testing import FakeClock, record
@@ -59,18 +60,18 @@ def test_each_record_counts_once_in_whatever_order_they_are_settled(
     assert sum(timed.times.ages.counts) == sum(timed.times.delays.counts) == every
 
 
-@given(st.lists(st.floats(0, 1e5), min_size=1, max_size=200))
-def test_where_timestamps_ascend_no_record_is_counted_beside_those_of_its_step(ages: list[float]) -> None:
-    ages = sorted(ages, reverse=True)
+@given(st.floats(0, 1e5), st.floats(0, 100), st.integers(1, 300))
+def test_records_of_a_poll_lie_evenly_between_the_first_and_the_last(newest: float, each: float, count: int) -> None:
+    ages = [newest + each * number for number in reversed(range(count))]
     timed = Timed(ages)
-    timed.settle(0, len(ages))
-    # The first of each step stands for the others, and of a bucket that begins in a step one record may be missed.
-    expected: dict[int, int] = {}
-    for at in range(0, len(ages), STEP):
-        stamp = round((WALL - ages[at]) * 1000) / 1000
-        found = bucket(WALL - stamp)
-        expected[found] = expected.get(found, 0) + len(ages[at : at + STEP])
-    assert buckets(timed.times.ages) == expected
+    timed.settle(0, count)
+    first, last = (round((WALL - age) * 1000) / 1000 for age in (ages[0], ages[-1]))
+    between = [first + (last - first) * number / max(1, count - 1) for number in range(count)]
+    expected = Counter(bucket(WALL - stamp) for stamp in between)
+    found = buckets(timed.times.ages)
+    # Ages that stand on the bound of a bucket may be counted on either side of it.
+    assert sum(found.values()) == count
+    assert sum(abs(found.get(at, 0) - expected[at]) for at in {*found, *expected}) <= 4
 
 
 def test_a_delay_ends_when_the_handler_gets_the_record_and_an_age_when_it_is_settled() -> None:
