@@ -10,7 +10,7 @@ from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.unpacking import (
+from reactive_kafka.broker.aiokafka.fetched.unpacking import (
     GZIP,
     LZ4,
     SNAPPY,

@@ -28,6 +28,7 @@ from reactive_kafka.broker.aiokafka.asking import (
 )
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, close, finish
 from reactive_kafka.broker.aiokafka.connecting import connect, why_away
+from reactive_kafka.broker.aiokafka.fetched.reading import MOST_UNPACKED_BYTES, Reader, has_expected_internals
 from reactive_kafka.broker.aiokafka.group_positions import (
     NO_MEMBER,
     OffsetFetch,
@@ -38,7 +39,6 @@ from reactive_kafka.broker.aiokafka.group_positions import (
 )
 from reactive_kafka.broker.aiokafka.membership import Assignment, Membership
 from reactive_kafka.broker.aiokafka.patience import Patience
-from reactive_kafka.broker.aiokafka.reading import MOST_UNPACKED_BYTES, Reader, has_expected_internals
 from reactive_kafka.broker.aiokafka.setup import (
     CALL_DEADLINE_S,
     CONSUMER_DEFAULTS,

@@ -14,11 +14,13 @@ from functools import wraps
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
+import aiokafka.conn
 import aiokafka.errors as kafka_errors
 from aiokafka.conn import AIOKafkaConnection, CloseReason
 
 from reactive_kafka.broker.aiokafka import forked
 from reactive_kafka.broker.aiokafka.credentials import TokenLogin, current
+from reactive_kafka.broker.aiokafka.fetched.frames import FrameProtocol, read_frames
 from reactive_kafka.broker.aiokafka.setup import is_ours, within
 from reactive_kafka.errors import BrokerError, FatalBrokerError, describe, text_of
 
@@ -237,3 +239,5 @@ AIOKafkaConnection.connect = forked.noted(_noting_why(AIOKafkaConnection.connect
 AIOKafkaConnection.authenticator_oauth = lambda self: TokenLogin(
     sasl_oauth_token_provider=self._sasl_oauth_token_provider
 )
+aiokafka.conn.AIOKafkaProtocol = FrameProtocol
+AIOKafkaConnection._read = staticmethod(read_frames)

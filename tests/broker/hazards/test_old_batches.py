@@ -9,7 +9,7 @@ from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.unpacking import GZIP, LZ4, SMALL_BYTES, SNAPPY
+from reactive_kafka.broker.aiokafka.fetched.unpacking import GZIP, LZ4, SMALL_BYTES, SNAPPY
 from reactive_kafka.errors import CorruptRecordError
 from tests.broker.hazards.test_unreadable_batches import MOST, all_of, done, reader_of
 

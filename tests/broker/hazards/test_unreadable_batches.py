@@ -14,10 +14,10 @@ from aiokafka.record.util import calc_crc32c
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.batch_reader import BatchReader
-from reactive_kafka.broker.aiokafka.log_bytes import next_after
-from reactive_kafka.broker.aiokafka.reading import Answers
-from reactive_kafka.broker.aiokafka.unpacking import GZIP, LZ4, SMALL_BYTES, SNAPPY, ZSTD, Unpacker
+from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
+from reactive_kafka.broker.aiokafka.fetched.log_bytes import next_after
+from reactive_kafka.broker.aiokafka.fetched.reading import Answers
+from reactive_kafka.broker.aiokafka.fetched.unpacking import GZIP, LZ4, SMALL_BYTES, SNAPPY, ZSTD, Unpacker
 from reactive_kafka.errors import CorruptRecordError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 from tests.broker.hazards.test_record_batches import (

@@ -12,7 +12,7 @@ import pytest
 from aiokafka.errors import CorruptRecordException
 
 from reactive_kafka import Message
-from reactive_kafka.broker.aiokafka.unpacking import NAMES
+from reactive_kafka.broker.aiokafka.fetched.unpacking import NAMES
 from reactive_kafka.observe.events import ReadFailed, RecordDeadLettered, UnreadableSkipped
 from reactive_kafka.records import RecordBytes, TopicPartition
 from tests.broker.hazards.applications import running

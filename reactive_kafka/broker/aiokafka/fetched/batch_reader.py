@@ -17,7 +17,7 @@ from typing import Any
 from aiokafka.record.default_records import DefaultRecordBatch
 from aiokafka.record.memory_records import MemoryRecords
 
-from reactive_kafka.broker.aiokafka.log_bytes import (
+from reactive_kafka.broker.aiokafka.fetched.log_bytes import (
     Slice,
     codec_of,
     lenient_records,
@@ -26,7 +26,7 @@ from reactive_kafka.broker.aiokafka.log_bytes import (
     plain_header,
     slice_at,
 )
-from reactive_kafka.broker.aiokafka.unpacking import Unpacker, unpacked
+from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker, unpacked
 from reactive_kafka.errors import CorruptRecordError, TransientBrokerError, describe
 from reactive_kafka.records import RawRecord, TopicPartition
 

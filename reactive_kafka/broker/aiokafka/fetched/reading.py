@@ -11,11 +11,11 @@ import aiokafka.errors as kafka_errors
 from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
 from aiokafka.protocol.fetch import FetchRequest
 
-from reactive_kafka.broker.aiokafka.batch_reader import BatchReader
-from reactive_kafka.broker.aiokafka.log_bytes import next_after, slice_at
+from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
+from reactive_kafka.broker.aiokafka.fetched.log_bytes import next_after, slice_at
+from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker
 from reactive_kafka.broker.aiokafka.membership import Assignment
 from reactive_kafka.broker.aiokafka.setup import theirs, translate
-from reactive_kafka.broker.aiokafka.unpacking import Unpacker
 from reactive_kafka.broker.client import Chunk, Poll
 from reactive_kafka.errors import BrokerError, CorruptRecordError, OffsetOutOfRangeError
 from reactive_kafka.records import TopicPartition

@@ -1,0 +1,1 @@
+"""What is fetched: from the bytes of an answer to records."""

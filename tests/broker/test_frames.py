@@ -1,0 +1,166 @@
+"""Answers off a connection: cut as they come, whatever pieces they come in, and read as the client reads them."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio import IncompleteReadError
+from collections.abc import Callable
+from io import BytesIO
+from struct import pack
+from typing import Any
+
+import aiokafka.conn
+import aiokafka.errors
+import pytest
+from aiokafka.conn import AIOKafkaConnection
+from aiokafka.protocol import fetch
+from aiokafka.protocol.admin import ApiVersionRequest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.broker.aiokafka import connecting
+from reactive_kafka.broker.aiokafka.fetched.frames import (
+    AT_ONCE_BYTES,
+    SMALL_BYTES,
+    FrameProtocol,
+    Frames,
+    fetched,
+    read_frames,
+)
+
+EDGES = [0, 1, SMALL_BYTES - 5, SMALL_BYTES - 4, SMALL_BYTES - 3, SMALL_BYTES, 3 * SMALL_BYTES, 70_000]
+LENGTHS = st.lists(st.one_of(st.sampled_from(EDGES), st.integers(0, 2 * SMALL_BYTES)), max_size=8)
+
+
+def stream_of(frames: list[bytes]) -> bytes:
+    return b"".join(pack(">i", len(frame)) + frame for frame in frames)
+
+
+def feed(frames: Frames, content: bytes, most: Callable[[], int]) -> None:
+    """Write it as a transport does, into the room that there is, at most so many bytes at a time."""
+    at = 0
+    while at < len(content):
+        room = frames.room()
+        count = min(len(room), most(), len(content) - at)
+        assert count > 0
+        room[:count] = content[at : at + count]
+        room.release()
+        frames.came(count)
+        at += count
+
+
+@given(LENGTHS, st.data())
+def test_frames_are_the_same_whatever_pieces_they_come_in(lengths: list[int], data: st.DataObject) -> None:
+    wanted = [bytes([number % 251]) * length for number, length in enumerate(lengths, 1)]
+    content = stream_of(wanted)
+    size = data.draw(st.one_of(st.integers(1, 9), st.sampled_from([SMALL_BYTES - 4, SMALL_BYTES, 1 << 20])))
+    frames = Frames()
+    feed(frames, content, lambda: max(size, len(content) // 500))
+    assert [bytes(frame) for frame in frames.whole] == wanted
+    assert frames.error is None
+
+
+def test_a_length_that_nobody_sends_takes_no_memory_before_its_bytes_come() -> None:
+    frames = Frames()
+    feed(frames, pack(">i", (1 << 31) - 1) + b"HTTP", lambda: 8)
+    assert 0 < len(frames.room()) <= AT_ONCE_BYTES
+
+
+def test_memory_of_a_large_frame_grows_with_what_has_come() -> None:
+    content = b"." * (2 * AT_ONCE_BYTES + 1)
+    frames = Frames()
+    feed(frames, stream_of([content, b"behind"]), lambda: 1 << 30)
+    assert [bytes(frame) for frame in frames.whole] == [content, b"behind"]
+
+
+def test_a_negative_length_is_no_frame_and_those_before_it_stand() -> None:
+    frames = Frames()
+    feed(frames, stream_of([b"one"]) + pack(">i", -5) + b"rest", lambda: 1 << 20)
+    assert list(frames.whole) == [b"one"]
+    assert "-5 bytes" in str(frames.error)
+    feed(frames, b"." * 3 * SMALL_BYTES, lambda: 1 << 20)
+    assert list(frames.whole) == [b"one"]
+
+
+INT32, INT64 = st.integers(-(2**31), 2**31 - 1), st.integers(-(2**63), 2**63 - 1)
+ABORTED = st.one_of(st.none(), st.lists(st.tuples(INT64, INT64), max_size=3))
+CONTENT = st.one_of(st.none(), st.binary(max_size=40))
+
+
+def kind_of(version: int) -> Any:
+    return getattr(fetch, f"FetchResponse_v{version}")
+
+
+@st.composite
+def answers(draw: st.DrawFn) -> Any:
+    version = draw(st.integers(4, 11))
+    before = st.tuples(INT32, st.integers(-1, 99), *[INT64] * (2 if version == 4 else 3))
+    behind = st.tuples(INT32) if version == 11 else st.just(())
+    one = st.builds(lambda *parts: (*parts[0], parts[1], *parts[2], parts[3]), before, ABORTED, behind, CONTENT)
+    topics = draw(st.lists(st.tuples(st.text(max_size=9), st.lists(one, max_size=3)), max_size=3))
+    head = [draw(INT32)] + ([draw(st.integers(0, 99)), draw(INT32)] if version >= 7 else [])
+    return kind_of(version)(*head, topics)
+
+
+@given(answers())
+def test_the_answer_to_a_fetch_is_what_the_client_itself_reads(answer: Any) -> None:
+    content = answer.encode()
+    theirs = type(answer).decode(BytesIO(content))
+    ours = fetched(type(answer), memoryview(pack(">i", 7) + content))
+    assert (type(ours), vars(ours)) == (type(theirs), vars(theirs))
+
+
+@given(answers(), st.data())
+def test_an_answer_that_is_cut_short_is_an_error(answer: Any, data: st.DataObject) -> None:
+    content = answer.encode()
+    short = content[: data.draw(st.integers(0, len(content) - 1))]
+    with pytest.raises(ValueError, match=r"cut short|decode"):
+        fetched(type(answer), memoryview(pack(">i", 7) + short))
+
+
+def test_every_version_of_the_client_is_known() -> None:
+    versions = {int(name.rpartition("_v")[2]) for name in dir(fetch) if name.startswith("FetchResponse_v")}
+    assert versions == set(range(12))
+
+
+def test_the_client_uses_them() -> None:
+    assert connecting.AIOKafkaConnection is AIOKafkaConnection
+    assert aiokafka.conn.AIOKafkaProtocol is FrameProtocol
+    assert AIOKafkaConnection._read is read_frames
+
+
+class Node:
+    """Answers the question for versions, then writes what it is told to."""
+
+    def __init__(self, then: bytes) -> None:
+        self._then = then
+
+    async def __aenter__(self) -> AIOKafkaConnection:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1")
+        host, port = self._server.sockets[0].getsockname()
+        self.connection = AIOKafkaConnection(host, port, request_timeout_ms=5_000)
+        await self.connection.connect()
+        return self.connection
+
+    async def __aexit__(self, *_: object) -> None:
+        self.connection.close()
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        versions = pack(">ihi", 1, 0, 1) + pack(">hhh", 18, 0, 0)
+        for answer in (stream_of([versions]), self._then):
+            await reader.readexactly(int.from_bytes(await reader.readexactly(4)))
+            writer.write(answer)
+        writer.close()
+
+
+@pytest.mark.parametrize(
+    ("then", "reason"),
+    [(b"\xff\xff\xff\xfb", ValueError), (b"", IncompleteReadError), (b"\0\0\1\0half", IncompleteReadError)],
+)
+async def test_who_waits_for_an_answer_hears_why_there_is_none(then: bytes, reason: type[Exception]) -> None:
+    async with Node(then) as connection:
+        with pytest.raises(aiokafka.errors.KafkaConnectionError) as raised:
+            await connection.send(ApiVersionRequest())
+        assert isinstance(raised.value.__cause__, reason)
+        assert not connection.connected()
