@@ -20,6 +20,7 @@ from aiokafka.record.memory_records import MemoryRecords
 from reactive_kafka.broker.aiokafka.fetched.log_bytes import (
     Slice,
     codec_of,
+    has_right_checksum,
     lenient_records,
     next_after,
     packed_in,
@@ -151,7 +152,7 @@ class BatchReader:
             # The compiled batch of the old formats cannot be made from here: the interpreter crashes when such objects
             # are collected. MemoryRecords makes it in its own way.
             batch = MemoryRecords(bytes(data)).next_batch() if here.magic < 2 else DefaultRecordBatch(data)
-            if not batch.validate_crc():
+            if not (batch.validate_crc() if here.magic < 2 else has_right_checksum(data)):
                 raise ValueError("the checksum is wrong")
             if here.base > self.next_offset and self._is_ahead(batch.next_offset):
                 raise ValueError(f"it says that it begins at offset {here.base}, which is before it")

@@ -9,13 +9,14 @@ from collections.abc import Iterator
 from struct import Struct, error
 from typing import NamedTuple
 
-from aiokafka.record.util import calc_crc32c, decode_varint
+from aiokafka.record.util import decode_varint
 
+from reactive_kafka.broker.aiokafka.fetched.checksums import crc32c
 from reactive_kafka.records import HeaderPairs
 
 _START = Struct(">qiib")  # base offset, length, leader epoch, magic: the same bytes in every format
 _HEADER = Struct(">qiibIhiqqqhii")
-_LENGTH = Struct(">i")
+_LENGTH, _CRC = Struct(">i"), Struct(">I")
 _AFTER_LENGTH, _CRC_FROM = 12, 21
 _SMALLEST = {0: 14, 1: 22, 2: _HEADER.size - _AFTER_LENGTH}  # magic -> the least length that a batch has
 _CODEC, _LOG_APPEND_TIME = 0x07, 0x08
@@ -56,6 +57,12 @@ def slice_at(content: bytes, at: int) -> Slice | None:
         raise ValueError(f"a batch of {length} bytes at offset {base} cannot be")
     end = at + _AFTER_LENGTH + length
     return Slice(at, end, base, magic) if end <= len(content) else None
+
+
+def has_right_checksum(batch: memoryview) -> bool:
+    """Whether a batch of format 2 is as it was written, behind its first bytes."""
+    (written,) = _CRC.unpack_from(batch, _CRC_FROM - _CRC.size)
+    return bool(crc32c(bytes(batch[_CRC_FROM:])) == written)
 
 
 def codec_of(batch: memoryview, magic: int) -> int:
@@ -100,7 +107,7 @@ def next_after(content: bytes, at: int, wanted: int) -> int | None:
         return None
     end = at + _AFTER_LENGTH + length
     is_whole = _SMALLEST[2] <= length and end <= len(content)
-    if count == last_delta + 1 or (is_whole and calc_crc32c(memoryview(content)[at + _CRC_FROM : end]) == crc):
+    if count == last_delta + 1 or (is_whole and crc32c(content[at + _CRC_FROM : end]) == crc):
         return int(base + last_delta + 1)
     # Compaction has taken records from it, and its checksum is wrong: does the batch behind it agree?
     if is_whole and len(content) - end >= _START.size and _START.unpack_from(content, end)[0] == base + last_delta + 1:
