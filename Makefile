@@ -7,10 +7,11 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 VENV := .venv
-BENCH_VENV := .venv-bench
 TOOLS_VENV := .venv-tools
 BIN := $(VENV)/bin
 PYTEST_ARGS ?=
+BENCH_PYTHONS ?=
+export BENCH_PYTHONS
 BENCH_ARGS ?=
 HOUSE_ARGS ?=
 FAULTS_ARGS ?=
@@ -102,23 +103,17 @@ types: setup ## Check types with mypy, strict
 house: setup ## Measure the structure of the code against its goals (HOUSE_ARGS='--list private' prints the places)
 	@$(BIN)/python -m tests.house $(HOUSE_ARGS)
 
-bench: setup $(BENCH_VENV)/.ready ## Measure us beside aiokafka, FastStream and kstreams on a real Kafka (BENCH_ARGS=...)
-	@$(BIN)/python -m benchmarks $(BENCH_ARGS)
+bench: setup $(TOOLS_VENV)/.ready ## Measure us beside our peers on a real Kafka, on each Python (BENCH_PYTHONS="python3.12 ...", BENCH_ARGS=...)
+	@pythons="$$(scripts/bench-pythons.sh $(TOOLS_VENV)/bin/uv)"; $(BIN)/python -m benchmarks --python $$pythons $(BENCH_ARGS)
 
-bench-check: setup $(BENCH_VENV)/.ready ## The same, and fail if a performance goal is missed
-	@$(BIN)/python -m benchmarks --check $(BENCH_ARGS)
+bench-check: setup $(TOOLS_VENV)/.ready ## The same, and fail if a performance goal is missed
+	@pythons="$$(scripts/bench-pythons.sh $(TOOLS_VENV)/bin/uv)"; $(BIN)/python -m benchmarks --python $$pythons --check $(BENCH_ARGS)
 
 bench-spark: setup ## Measure Spark channels beside Spark by hand and Structured Streaming (BENCH_ARGS=--check fails if a goal is missed)
 	@$(BIN)/python -m benchmarks.spark $(BENCH_ARGS)
 
 bench-micro: setup ## Measure single parts of the package without a broker
 	@$(BIN)/python -m benchmarks.micro
-
-$(BENCH_VENV)/.ready: benchmarks/requirements.txt scripts/find-python.sh
-	@python="$$(scripts/find-python.sh)"; "$$python" -m venv --clear $(BENCH_VENV)
-	@echo "installing the peers into $(BENCH_VENV)"
-	@$(BENCH_VENV)/bin/python -m pip install $(PIP_LOCKED) --requirement benchmarks/requirements.txt
-	@touch $@
 
 constraints: $(TOOLS_VENV)/.ready ## Write the locks (versions and hashes) anew for pyproject.toml (LOCK_ARGS=--upgrade takes the newest versions)
 	@scripts/update-constraints.sh $(TOOLS_VENV)/bin/uv $(LOCK_ARGS)
@@ -132,4 +127,4 @@ $(TOOLS_VENV)/.ready: scripts/tools.txt scripts/find-python.sh
 	@touch $@
 
 clean: ## Remove environments, caches and what tests fetched
-	rm -rf $(VENV) $(BENCH_VENV) $(TOOLS_VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist ./*.egg-info
+	rm -rf $(VENV) .venv-bench* $(TOOLS_VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist ./*.egg-info

@@ -17,11 +17,12 @@ def load() -> float:
     return os.getloadavg()[0]
 
 
-def describe() -> list[str]:
-    """Lines for the head of the results."""
+def describe(*, python: str | None = platform.python_version()) -> list[str]:
+    """Lines for the head of the results; without *python* they name none."""
+    interpreter = "" if python is None else f"CPython {python}, "
     return [
         f"{_cpu()}, {os.cpu_count()} cores shared with the broker, {_memory_gb()} GB; {platform.platform()}",
-        f"CPython {platform.python_version()}, aiokafka {version('aiokafka')}, commit {_commit()}",
+        f"{interpreter}aiokafka {version('aiokafka')}, commit {_commit()}",
     ]
 
 

@@ -22,3 +22,9 @@ def peak_mb(pid: int | str = "self") -> float:
         if line.startswith("VmHWM"):
             return round(int(line.split()[1]) * 1024 / 1e6, 1)
     return 0.0
+
+
+def resident_mb() -> float:
+    """The resident memory of this process now, in MB; Linux only."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 1e6

@@ -19,9 +19,10 @@ from collections import Counter
 from pathlib import Path
 from types import FrameType
 
-from benchmarks import report, topic
-from benchmarks.__main__ import kafka
+from benchmarks import topic
 from benchmarks.contenders.meter import Job, Result
+from benchmarks.figures import CPU, RATE
+from benchmarks.place import kafka
 from benchmarks.plan import WAIT_S
 
 SAMPLE_EVERY_S = 0.001
@@ -70,14 +71,14 @@ def main() -> None:
     parser.add_argument("--calls", action="store_true", help="count every call with cProfile")
     parser.add_argument("--top", type=int, default=25, help="lines to print (default: %(default)s)")
     given = parser.parse_args()
-    wait_s = given.wait if given.wait is not None else WAIT_S * (given.contender == "ours:concurrent")
+    wait_s = given.wait if given.wait is not None else WAIT_S * given.contender.startswith("ours:concurrent")
     with kafka(given.bootstrap) as (bootstrap, _):
         name = f"profile-{uuid.uuid4().hex[:8]}"
         asyncio.run(topic.fill(bootstrap, name, given.records, partitions=given.partitions))
         job = Job(bootstrap=bootstrap, topic=name, group=name, records=given.records, wait_s=wait_s)
         result = _profile(given.contender, job, calls=given.calls, top=given.top)
-    cpu_us = result.cpu_s / result.records * 1e6
-    print(f"\nunder the profiler: {report.rate(result):,.0f} records/s, {cpu_us:.2f} us of CPU per record")
+    measured = result.figures()
+    print(f"\nunder the profiler: {measured[RATE]:,.0f} records/s, {measured[CPU]:.2f} us of CPU per record")
 
 
 def _profile(contender: str, job: Job, *, calls: bool, top: int) -> Result:

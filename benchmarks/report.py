@@ -1,21 +1,183 @@
-"""Runs become a table and a verdict. No I/O."""
+"""Runs become tables and verdicts. No I/O."""
 
 from __future__ import annotations
 
 import re
 import statistics
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 
-from benchmarks.contenders.meter import Result
-from benchmarks.plan import BASELINES, CONTENDERS, GOALS, Contender, Series
-
-Round = Mapping[str, Result]
-"""contender's name -> what it took in that round; without those that failed."""
-
+from benchmarks.build import Build
+from benchmarks.figures import CPU, RATE, RECORDS, RSS, Figures, Round, written
+from benchmarks.gauges.plan import GAUGES
+from benchmarks.goals import GOALS, Goal
+from benchmarks.plan import BASELINES, CONTENDERS, Contender, Series
 
 WIDTH = 120
 """Columns of a page's prose."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Measured:
+    """What one Python has measured.
+
+    Args:
+        build: Which one.
+        rows: The names of the rows that it was to measure.
+        rounds: In each round what each of them measured, without those that failed.
+    """
+
+    build: Build
+    rows: frozenset[str]
+    rounds: list[Round] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """Whether a goal is met on one Python; without a value it was to be measured and was not."""
+
+    goal: Goal
+    build: Build
+    value: float | None
+
+    @property
+    def met(self) -> bool:
+        """Whether it is; what was not measured is not met."""
+        least, most = self.goal.least_on(self.build), self.goal.most
+        is_enough = self.value is not None and (least is None or self.value >= least)
+        return is_enough and (most is None or self.value is None or self.value <= most)
+
+    @property
+    def sentence(self) -> str:
+        """The verdict in words."""
+        what = of_what(self.goal)
+        if self.value is None:
+            return f"NOT MEASURED on {self.build.name}: {what}"
+        word = "met" if self.met else "MISSED"
+        return f"{word} on {self.build.name}: {what}: {self.value:.3g}; the goal is {self.bound}"
+
+    @property
+    def bound(self) -> str:
+        """The goal in words."""
+        return bound(self.goal, self.build)
+
+
+def of_what(goal: Goal) -> str:
+    """What is to be so large or so small."""
+    if goal.beside is None:
+        return f"{goal.row}: {goal.figure}"
+    if goal.figure == RATE:
+        return f"{goal.row} beside {goal.beside}"
+    return f"{goal.row} beside {goal.beside}: {goal.figure}"
+
+
+def bound(goal: Goal, build: Build) -> str:
+    """How large or small it is to be on a Python of this build."""
+    least = goal.least_on(build)
+    times = "" if goal.beside is None else " times"
+    parts = (("at least", least), ("at most", goal.most))
+    return ", ".join(f"{word} {value:,g}{times}" for word, value in parts if value is not None)
+
+
+def values(goal: Goal, rounds: Sequence[Round]) -> list[float]:
+    """What a goal is about, for each round that has it."""
+    found = []
+    for each in rounds:
+        if goal.row not in each or (goal.beside is not None and goal.beside not in each):
+            continue
+        value = each[goal.row][goal.figure]
+        found.append(value if goal.beside is None else value / each[goal.beside][goal.figure])
+    return found
+
+
+def verdicts(measured: Sequence[Measured], goals: Sequence[Goal] = GOALS) -> list[Verdict]:
+    """For each goal and each Python that was to measure it."""
+    return [
+        Verdict(goal=goal, build=one.build, value=statistics.median(found) if found else None)
+        for goal in goals
+        for one in measured
+        if {goal.row, goal.beside or goal.row} <= one.rows
+        for found in [values(goal, one.rounds)]
+    ]
+
+
+def promises(measured: Sequence[Measured], goals: Sequence[Goal] = GOALS) -> str:
+    """Markdown: a row for each goal, a column for each Python; empty if none was to be measured."""
+    found = {(verdict.goal, verdict.build.python): verdict for verdict in verdicts(measured, goals)}
+    rows = []
+    for goal in goals:
+        beside = [found.get((goal, one.build.python)) for one in measured]
+        if any(beside):
+            bounds = dict.fromkeys(verdict.bound for verdict in beside if verdict is not None)
+            rows.append(f"| {of_what(goal)} | {' / '.join(bounds)} | {' | '.join(map(_cell, beside))} |")
+    if not rows:
+        return ""
+    head = f"| goal | to reach | {' | '.join(one.build.name for one in measured)} |"
+    return "\n".join([head, f"|---|---|{'---:|' * len(measured)}", *rows])
+
+
+def _cell(verdict: Verdict | None) -> str:
+    if verdict is None:
+        return ""
+    if verdict.value is None:
+        return "not measured"
+    return written(verdict.value) if verdict.met else f"**{written(verdict.value)}** (missed)"
+
+
+def tables(measured: Measured) -> Iterator[str]:
+    """Markdown: the tables of what one Python has measured, in the order of the plan."""
+    yield from (text for series in BASELINES if (text := throughputs(measured.rounds, series)))
+    abouts = dict.fromkeys(one.table for one in GAUGES)
+    yield from (text for about in abouts if (text := gauged(measured.rounds, about)))
+
+
+def throughputs(rounds: Sequence[Round], series: Series) -> str:
+    """Markdown: a row for each contender of *series*, in the order of the plan; empty if none was measured."""
+    head = (
+        f"| handler: {series} | commits | records | records/s, median (lowest - highest) | "
+        f"ratio to {BASELINES[series]} | {CPU} | {RSS} |"
+    )
+    rows = [row for one in CONTENDERS if one.series == series and (row := _row(rounds, one))]
+    return "\n".join([head, "|---|---|---:|---:|---:|---:|---:|", *rows]) if rows else ""
+
+
+def _row(rounds: Sequence[Round], contender: Contender) -> str:
+    runs = [each[contender.name] for each in rounds if contender.name in each]
+    if not runs:
+        return ""
+    cpu = statistics.median(run[CPU] for run in runs)
+    rss = statistics.median(run[RSS] for run in runs)
+    beside = values(Goal(row=contender.name, beside=BASELINES[contender.series]), rounds)
+    ratio = f"{statistics.median(beside):.3g}" if beside else ""
+    return (
+        f"| {contender.name} | {contender.commits} | {runs[0][RECORDS]:,.0f} | {_spread(runs, RATE)} | {ratio} | "
+        f"{cpu:.2f} | {rss:.0f} |"
+    )
+
+
+def gauged(rounds: Sequence[Round], about: str) -> str:
+    """Markdown: a row for each gauge of one table, a column for each figure; empty if none was measured."""
+    found = {one.name: [each[one.name] for each in rounds if one.name in each] for one in GAUGES if one.table == about}
+    found = {name: runs for name, runs in found.items() if runs}
+    columns = list(dict.fromkeys(figure for runs in found.values() for figure in runs[0]))
+    rows = [
+        f"| {name} | " + " | ".join(_spread(runs, column) if column in runs[0] else "" for column in columns) + " |"
+        for name, runs in found.items()
+    ]
+    head = f"| {about}: median (lowest - highest) | " + " | ".join(columns) + " |"
+    return "\n".join([head, "|---|" + "---:|" * len(columns), *rows]) if rows else ""
+
+
+def _spread(runs: Sequence[Figures], figure: str) -> str:
+    measured = [run[figure] for run in runs]
+    middle = written(statistics.median(measured))
+    return f"{middle} ({written(min(measured))} - {written(max(measured))})"
+
+
+def in_short(figures: Figures) -> str:
+    """For whoever watches."""
+    return ", ".join(f"{name} {written(value)}" for name, value in figures.items() if name != RECORDS)
 
 
 def wrapped(page: str) -> str:
@@ -30,57 +192,3 @@ def _wrapped(line: str) -> list[str]:
     indent = "  " if line.startswith("- ") else ""
     lines = textwrap.wrap(whole, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
     return [one.replace("\0", " ") for one in lines]
-
-
-def rate(result: Result) -> float:
-    """Records a second."""
-    return result.records / result.wall_s
-
-
-def ratios(rounds: Sequence[Round], ours: str, theirs: str) -> list[float]:
-    """How much faster *ours* was than *theirs*, for each round that has both."""
-    return [rate(each[ours]) / rate(each[theirs]) for each in rounds if ours in each and theirs in each]
-
-
-def table(rounds: Sequence[Round], series: Series) -> str:
-    """Markdown: a row for each contender of *series*, in the order of the plan; empty if none was measured."""
-    head = (
-        f"| handler: {series} | commits | records | records/s, median (lowest - highest) | "
-        f"ratio to {BASELINES[series]} | CPU s per million | peak RSS MB |"
-    )
-    rows = [row for one in CONTENDERS if one.series == series and (row := _row(rounds, one))]
-    return "\n".join([head, "|---|---|---:|---:|---:|---:|---:|", *rows]) if rows else ""
-
-
-def _row(rounds: Sequence[Round], contender: Contender) -> str:
-    runs = [each[contender.name] for each in rounds if contender.name in each]
-    if not runs:
-        return ""
-    rates = [rate(run) for run in runs]
-    cpu = statistics.median(run.cpu_s / run.records * 1e6 for run in runs)
-    rss = statistics.median(run.peak_rss_mb for run in runs)
-    spread = f"{_figure(statistics.median(rates))} ({_figure(min(rates))} - {_figure(max(rates))})"
-    beside = ratios(rounds, contender.name, BASELINES[contender.series])
-    ratio = f"{statistics.median(beside):.3g}" if beside else ""
-    return (
-        f"| {contender.name} | {contender.commits} | {runs[0].records:,} | {spread} | {ratio} | {cpu:.2f} | {rss:.0f} |"
-    )
-
-
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= 1000 else f"{value:.1f}"
-
-
-def verdicts(rounds: Sequence[Round]) -> list[tuple[bool, str]]:
-    """For each goal: whether it is met, and the sentence that says so. What was not measured is not met."""
-    found = []
-    for goal in GOALS:
-        measured = ratios(rounds, goal.ours, goal.theirs)
-        if not measured:
-            found.append((False, f"NOT MEASURED: {goal.ours} beside {goal.theirs}"))
-            continue
-        median = statistics.median(measured)
-        met = median >= goal.least
-        text = f"{goal.ours} is {median:.2f} times {goal.theirs}; the goal is at least {goal.least:g}"
-        found.append((met, f"{'met' if met else 'MISSED'}: {text}"))
-    return found

@@ -40,11 +40,13 @@ async def fill(
     value: Callable[[int], bytes] = numbered,
     *,
     partitions: int = PARTITIONS,
+    keys: int = 0,
 ) -> None:
     """Create *topic* and write *records* to it, alike to each of its partitions.
 
     Args:
         value: Of the record with this number in its partition.
+        keys: How many different ones there are, each in one partition, taking turns; 0: records have none.
     """
     await create(bootstrap, topic, partitions=partitions)
     producer = AIOKafkaProducer(bootstrap_servers=bootstrap, max_batch_size=BATCH_BYTES, enable_idempotence=True)
@@ -54,21 +56,23 @@ async def fill(
         for first in range(0, partitions, AT_ONCE):
             async with asyncio.TaskGroup() as writing:
                 for number in range(first, min(first + AT_ONCE, partitions)):
-                    writing.create_task(write_partition(producer, topic, number, share + (number < rest), value))
+                    size, own = share + (number < rest), keys // partitions + (number < keys % partitions)
+                    writing.create_task(write_partition(producer, topic, number, size, value, own))
     finally:
         await producer.stop()
 
 
 async def write_partition(
-    producer: AIOKafkaProducer, topic: str, partition: int, records: int, value: Callable[[int], bytes]
+    producer: AIOKafkaProducer, topic: str, partition: int, records: int, value: Callable[[int], bytes], keys: int = 0
 ) -> None:
-    """Write *records* to one partition, in large batches, and return when the broker has them."""
+    """Write *records* with so many *keys* to one partition, in large batches; return when the broker has them."""
     under_way: deque[asyncio.Future[object]] = deque()
     written = 0
     while written < records:
         batch = producer.create_batch()
         while written < records:
-            if batch.append(key=None, value=value(written), timestamp=None) is None:
+            key = b"%d-%d" % (partition, written % keys) if keys else None
+            if batch.append(key=key, value=value(written), timestamp=None) is None:
                 break
             written += 1
         under_way.append(await producer.send_batch(batch, topic, partition=partition))

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Resolves pyproject.toml for every system and each Python from 3.11 on, and writes what came out, with the hashes that
 # the package index has for all files of these versions: constraints.txt, scripts/tools.txt for the tools themselves, and
-# benchmarks/requirements.txt for our peers.
+# benchmarks/requirements.txt for the Pythons that are measured: what we need there, and our peers.
 # Without --upgrade a version stays as long as pyproject.toml allows it.
 #
 #   scripts/update-constraints.sh PATH/OF/uv [--upgrade] [--upgrade-package NAME]
@@ -25,5 +25,5 @@ write() { # file, arguments of uv...
 
 write constraints.txt pyproject.toml --all-extras --group dev --group build "$@"
 write scripts/tools.txt --group pyproject.toml:tools "$@"
-write benchmarks/requirements.txt --group pyproject.toml:bench "$@"
+write benchmarks/requirements.txt pyproject.toml --extra fast --extra avro --group bench "$@"
 git --no-pager diff --stat -- constraints.txt scripts/tools.txt benchmarks/requirements.txt

@@ -148,13 +148,6 @@ def test_every_type_that_is_measured_reads_an_order(kind: type) -> None:
     assert decode(orders.as_json(7)) == kind(**orders.order(7))
 
 
-def test_goals_and_baselines_name_contenders() -> None:
-    names = {one.name for one in plan.CONTENDERS}
-    assert {name for goal in plan.GOALS for name in (goal.ours, goal.theirs)} <= names
-    assert {one.series for one in plan.CONTENDERS} == plan.BASELINES.keys()
-    assert names >= set(plan.BASELINES.values())
-
-
 def test_who_decodes_reads_a_topic_of_orders() -> None:
     for one in plan.CONTENDERS:
         assert one.values == (one.series if one.series in ("JSON", "Avro") else "plain")

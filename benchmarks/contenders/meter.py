@@ -14,8 +14,9 @@ import asyncio
 import gc
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
+from benchmarks.figures import CPU, RATE, RECORDS, RSS, Figures
 from benchmarks.memory import peak_mb
 
 
@@ -58,9 +59,18 @@ class Result:
     cpu_s: float
     peak_rss_mb: float
 
+    def figures(self) -> Figures:
+        """The same as tables have it."""
+        return {
+            RECORDS: self.records,
+            RATE: self.records / self.wall_s,
+            CPU: self.cpu_s / self.records * 1e6,
+            RSS: self.peak_rss_mb,
+        }
+
     def write(self) -> None:
-        """Print it as the last line of the process."""
-        print(json.dumps(asdict(self)), flush=True)
+        """Print its figures as the last line of the process."""
+        print(json.dumps(self.figures()), flush=True)
 
 
 class Meter:

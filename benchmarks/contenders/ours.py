@@ -9,7 +9,7 @@ from typing import Any
 
 from benchmarks.contenders.meter import Job, Meter, Result
 from benchmarks.topic import numbered
-from reactive_kafka import App, BufferFullError, Message, Sending
+from reactive_kafka import App, Batch, BufferFullError, Message, Sending
 
 
 def make_app(
@@ -48,7 +48,7 @@ async def on_message(job: Job) -> Result:
         if seen == mark:
             mark = meter.reached(seen)
 
-    return await _run(app, meter)
+    return await run(app, meter)
 
 
 async def on_bytes(job: Job) -> Result:
@@ -64,13 +64,30 @@ async def on_bytes(job: Job) -> Result:
         if seen == mark:
             mark = meter.reached(seen)
 
-    return await _run(app, meter)
+    return await run(app, meter)
 
 
-async def concurrent(job: Job) -> Result:
-    """A handler that waits, 256 of them at once, in any order."""
+async def on_batch(job: Job) -> Result:
+    """A handler that takes the payloads of up to 500 records at once and does nothing."""
     meter = Meter(job.records)
-    app = make_app(job, concurrency=256, ordering="unordered")
+    app = make_app(job, batch_max_records=500)
+    seen, mark = 0, 1
+
+    @app.incoming("bench")
+    async def handle(batch: Batch[bytes]) -> None:
+        nonlocal seen, mark
+        for _ in batch.payloads:
+            seen += 1
+            if seen == mark:
+                mark = meter.reached(seen)
+
+    return await run(app, meter)
+
+
+async def _waiting(at_once: int, job: Job) -> Result:
+    """A handler that waits, so many of them at once, in any order."""
+    meter = Meter(job.records)
+    app = make_app(job, concurrency=at_once, ordering="unordered")
     started = seen = 0
 
     @app.incoming("bench")
@@ -84,7 +101,10 @@ async def concurrent(job: Job) -> Result:
         if seen == job.records:
             meter.end()
 
-    return await _run(app, meter)
+    return await run(app, meter)
+
+
+concurrent, concurrent_1000, concurrent_10000 = (partial(_waiting, at_once) for at_once in (256, 1_000, 10_000))
 
 
 async def emit(job: Job) -> Result:
@@ -172,10 +192,11 @@ async def chain(job: Job) -> Result:
             mark = meter.reached(seen)
         return payload
 
-    return await _run(app, meter)
+    return await run(app, meter)
 
 
-async def _run(app: App, meter: Meter) -> Result:
+async def run(app: App, meter: Meter) -> Result:
+    """Run the application until the last record was handled."""
     async with app:
         await meter.wait()
     return meter.result()

@@ -21,8 +21,9 @@ from importlib.metadata import version
 from pathlib import Path
 
 from benchmarks import machine, topic
-from benchmarks.__main__ import RunFailedError, kafka
+from benchmarks.place import kafka
 from benchmarks.report import wrapped
+from benchmarks.runs import RunFailedError
 from benchmarks.spark import figures, plan, report
 from benchmarks.spark.beside import ticks_topic
 from benchmarks.spark.work import click

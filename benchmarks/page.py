@@ -1,0 +1,106 @@
+"""The page of results, and what the README shows of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks import machine, orders, report, topic
+from benchmarks.build import Build
+from benchmarks.report import Measured
+
+ROOT = Path(__file__).resolve().parent.parent
+RESULTS = ROOT / "benchmarks" / "results.md"
+README = ROOT / "README.md"
+MARKS = ("<!-- bench -->\n", "<!-- /bench -->\n")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Circumstances:
+    """What all figures have in common.
+
+    Args:
+        broker: What to call it.
+        records: In the topics that are read to their end.
+        load: Of the machine, in the minute before.
+    """
+
+    broker: str
+    records: int
+    load: float
+
+
+def results(measured: Sequence[Measured], under: Circumstances) -> str:
+    """The whole page."""
+    first = measured[0].build
+    lines = [
+        "# Measured",
+        "",
+        f"`make bench` on {time.strftime('%Y-%m-%d', time.gmtime())}, {len(measured[0].rounds)} rounds, rows in turns, "
+        "every other round backwards. Ratios carry over to machines with a Python of the same kind, absolute figures "
+        "do not.",
+        "",
+        *(f"- {line}" for line in machine.describe(python=None)),
+        f"- Load of the machine in the minute before: {under.load:.1f}",
+        f"- {under.broker}; {under.records:,} records of {topic.VALUE_BYTES} bytes, uncompressed, in "
+        f"{topic.PARTITIONS} partitions where a table names no other number; orders are "
+        f"{len(orders.as_json(1_000_000))} bytes of JSON, or {len(orders.as_avro(1)(1_000_000))} of Avro with their "
+        "schema in a registry",
+        "- All contenders deliver at least once: nothing is committed before it is handled. Ours runs with metrics, "
+        "poison watch and health over HTTP on, and had committed the end of the topic when it ended.",
+        "- Throughput is measured from the first handler call to the end of the last one, each in a process of its own "
+        "with a fresh group. CPU is what the process used in that span, RSS its peak since it started.",
+        "- Latency is from a record's send, by another process that keeps the pace, to its handler's call. A start is "
+        "measured from the start of the process. At rest it has nothing to read for ten seconds. A rebalance is "
+        "measured from the call that revokes all partitions to the first record after it, while another member joins "
+        "and when it has left.",
+        "- Medians over the rounds; ratios are medians of the ratios in each round.",
+        "",
+        "## Pythons",
+        "",
+        *pythons([one.build for one in measured]),
+        "",
+        f"All rows run on {first.name}, and on the others those of which the interpreter's share is large. The "
+        "calibrating loop calls a method that adds to an attribute; `python -m benchmarks.build` prints what yours "
+        "takes.",
+        "",
+        "## Goals",
+        "",
+        report.promises(measured),
+        "",
+        *(line for one in measured for line in _section(one)),
+    ]
+    return report.wrapped("\n".join(lines).rstrip() + "\n")
+
+
+def pythons(builds: Sequence[Build]) -> list[str]:
+    """A table of how they were built."""
+    return [
+        "| CPython | built | compiler | flags | calibrating loop, ns a turn |",
+        "|---|---|---|---|---:|",
+        *(f"| {one.version} | {one.how} | {one.compiler} | `{one.flags}` | {one.loop_ns:.0f} |" for one in builds),
+    ]
+
+
+def _section(measured: Measured) -> list[str]:
+    tables = list(report.tables(measured))
+    return [f"## CPython {measured.build.name}", "", *(line for table in tables for line in (table, ""))]
+
+
+def in_readme(measured: Sequence[Measured], readme: str) -> str:
+    """The README with what the first Python measured, in short: its throughputs, and the goals of all Pythons."""
+    one = measured[0]
+    head = (
+        f"`make bench` on 2 cores shared with the broker, CPython {one.build.name}, "
+        f"aiokafka {version('aiokafka')}. All contenders deliver at least once; ours runs with metrics, poison "
+        f"watch and health on. Figures are medians of {len(one.rounds)} rounds, taken in turns. Ratios carry over to "
+        "machines with a Python of the same kind, absolute figures do not ([other Pythons, and all "
+        "results](benchmarks/results.md))."
+    )
+    lines = [head, "", *(line for table in report.tables(one) for line in (table, ""))]
+    before, rest = readme.split(MARKS[0])
+    after = rest.split(MARKS[1])[1]
+    return before + MARKS[0] + report.wrapped("\n".join(lines).rstrip() + "\n") + MARKS[1] + after
