@@ -30,7 +30,7 @@ class Build:
         flags: The optimisation flags of the compiler.
         is_profiled: It was compiled with a profile of its own runs (``--enable-optimizations``).
         is_lto: It was optimised again when it was linked (``--with-lto``).
-        is_debians: It is Debian's own, whose rules build it with a profile and without saying so in its configuration.
+        is_debians: It is a package of Debian or Ubuntu, built with a profile without saying so in its configuration.
         loop_ns: What the calibrating loop takes a turn.
     """
 
@@ -56,14 +56,14 @@ class Build:
     @property
     def name(self) -> str:
         """What tables call it."""
-        kind = "Debian's" if self.is_debians else "optimised" if self.is_profiled else "plain"
+        kind = "Debian" if self.is_debians else "optimised" if self.is_profiled else "plain"
         return f"{self.version}, {kind}"
 
     @property
     def how(self) -> str:
         """How it was optimised, in words."""
         if self.is_debians:
-            return "Debian's package, built with a profile"
+            return "package of the distribution, built with a profile"
         said = "--enable-optimizations " * self.is_profiled + "--with-lto" * self.is_lto
         return said.strip() or "neither --enable-optimizations nor --with-lto"
 

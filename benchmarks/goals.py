@@ -78,7 +78,7 @@ SCALES = (
 
 GAUGED = (
     Goal(row=gauges.KEPT_ACKS[1], figure=gauges.TICK_MS, most=5),
-    Goal(row=gauges.KEPT_ACKS[1_000], figure=gauges.TICK_MS, most=5),
+    Goal(row=gauges.KEPT_ACKS[10_000], figure=gauges.TICK_MS, most=5),
     *chain.from_iterable(
         (
             Goal(row=ours, figure=gauges.P50, beside=gauges.RAW_LATENCY[rate], most=1.1),

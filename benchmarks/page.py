@@ -10,11 +10,16 @@ from pathlib import Path
 
 from benchmarks import machine, orders, report, topic
 from benchmarks.build import Build
+from benchmarks.gauges import plan as gauges
 from benchmarks.report import Measured
 
 ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results.md"
 README = ROOT / "README.md"
+IN_README: tuple[str, ...] = (
+    "no-op", "no-op, 100 partitions", "no-op, 1,000 partitions", "no-op, by key", "10 ms", "JSON", "Avro",
+    gauges.LATENCY, gauges.START_UP, gauges.REST,
+)  # fmt: skip
 MARKS = ("<!-- bench -->\n", "<!-- /bench -->\n")
 
 
@@ -71,9 +76,17 @@ def results(measured: Sequence[Measured], under: Circumstances) -> str:
         "",
         report.promises(measured),
         "",
+        *beside(measured),
         *(line for one in measured for line in _section(one)),
     ]
     return report.wrapped("\n".join(lines).rstrip() + "\n")
+
+
+def beside(measured: Sequence[Measured]) -> list[str]:
+    """What each of several Pythons gives, side by side."""
+    table = report.by_python(measured) if len(measured) > 1 else ""
+    what = "Records a second, and the ratio to what the other tables compare it with."
+    return ["## By Python", "", what, "", table, ""] if table else []
 
 
 def pythons(builds: Sequence[Build]) -> list[str]:
@@ -91,7 +104,7 @@ def _section(measured: Measured) -> list[str]:
 
 
 def in_readme(measured: Sequence[Measured], readme: str) -> str:
-    """The README with what the first Python measured, in short: its throughputs, and the goals of all Pythons."""
+    """The README with what the first Python measured, without the tables that few will ask for."""
     one = measured[0]
     head = (
         f"`make bench` on 2 cores shared with the broker, CPython {one.build.name}, "
@@ -100,7 +113,7 @@ def in_readme(measured: Sequence[Measured], readme: str) -> str:
         "machines with a Python of the same kind, absolute figures do not ([other Pythons, and all "
         "results](benchmarks/results.md))."
     )
-    lines = [head, "", *(line for table in report.tables(one) for line in (table, ""))]
+    lines = [head, "", *(line for table in report.tables(one, IN_README) for line in (table, ""))]
     before, rest = readme.split(MARKS[0])
     after = rest.split(MARKS[1])[1]
     return before + MARKS[0] + report.wrapped("\n".join(lines).rstrip() + "\n") + MARKS[1] + after

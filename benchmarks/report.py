@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import statistics
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.build import Build
@@ -125,11 +125,32 @@ def _cell(verdict: Verdict | None) -> str:
     return written(verdict.value) if verdict.met else f"**{written(verdict.value)}** (missed)"
 
 
-def tables(measured: Measured) -> Iterator[str]:
-    """Markdown: the tables of what one Python has measured, in the order of the plan."""
-    yield from (text for series in BASELINES if (text := throughputs(measured.rounds, series)))
-    abouts = dict.fromkeys(one.table for one in GAUGES)
-    yield from (text for about in abouts if (text := gauged(measured.rounds, about)))
+def tables(measured: Measured, wanted: Collection[str] | None = None) -> Iterator[str]:
+    """Markdown: the tables of what one Python has measured, in the order of the plan; None: all, else *wanted* ones."""
+    for series in BASELINES:
+        if (wanted is None or series in wanted) and (text := throughputs(measured.rounds, series)):
+            yield text
+    for about in dict.fromkeys(one.table for one in GAUGES):
+        if (wanted is None or about in wanted) and (text := gauged(measured.rounds, about)):
+            yield text
+
+
+def by_python(measured: Sequence[Measured]) -> str:
+    """Markdown: the throughputs that are measured everywhere, a column for each Python; empty if there are none."""
+    rows = []
+    for one in CONTENDERS:
+        if one.everywhere and any(one.name in each for on in measured for each in on.rounds):
+            cells = " | ".join(_rate_on(on.rounds, one) for on in measured)
+            rows.append(f"| {one.name} | {cells} |")
+    head = "| records/s (ratio) | " + " | ".join(on.build.name for on in measured) + " |"
+    return "\n".join([head, "|---|" + "---:|" * len(measured), *rows]) if rows else ""
+
+
+def _rate_on(rounds: Sequence[Round], contender: Contender) -> str:
+    rates = [each[contender.name][RATE] for each in rounds if contender.name in each]
+    beside = values(Goal(row=contender.name, beside=BASELINES[contender.series]), rounds)
+    ratio = f" ({statistics.median(beside):.3g})" if beside else ""
+    return f"{written(statistics.median(rates))}{ratio}" if rates else ""
 
 
 def throughputs(rounds: Sequence[Round], series: Series) -> str:

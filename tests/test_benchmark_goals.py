@@ -71,10 +71,10 @@ def test_a_ratio_is_the_median_of_the_ratios_of_each_round_that_has_both() -> No
 
 def test_a_figure_that_is_to_be_small_is_missed_above_its_goal() -> None:
     assert sentences(LIGHT, measured(1.0, cpu=1.3)) == [
-        f"met on 3.11.2, Debian's: {plan.OURS_BYTES}: {CPU}: 1.3; the goal is at most 1.3"
+        f"met on 3.11.2, Debian: {plan.OURS_BYTES}: {CPU}: 1.3; the goal is at most 1.3"
     ]
     assert sentences(LIGHT, measured(1.0, cpu=1.4)) == [
-        f"MISSED on 3.11.2, Debian's: {plan.OURS_BYTES}: {CPU}: 1.4; the goal is at most 1.3"
+        f"MISSED on 3.11.2, Debian: {plan.OURS_BYTES}: {CPU}: 1.4; the goal is at most 1.3"
     ]
 
 
@@ -82,7 +82,7 @@ def test_what_was_to_be_measured_and_failed_is_not_met() -> None:
     failed = Measured(build=DEBIANS, rows=frozenset({plan.GETMANY, plan.OURS_BYTES}), rounds=[{}])
     (verdict,) = report.verdicts([failed], [FASTER])
     assert not verdict.met
-    assert verdict.sentence == f"NOT MEASURED on 3.11.2, Debian's: {plan.OURS_BYTES} beside {plan.GETMANY}"
+    assert verdict.sentence == f"NOT MEASURED on 3.11.2, Debian: {plan.OURS_BYTES} beside {plan.GETMANY}"
     assert "not measured" in report.promises([failed], [FASTER])
 
 
@@ -96,7 +96,7 @@ def test_each_python_has_a_column_beside_each_goal() -> None:
     other = Measured(build=NEWER, rows=frozenset(), rounds=[{}])
     text = report.promises([measured(1.6), measured(1.6, on=PLAIN), other], [FASTER])
     head, _, row = text.splitlines()
-    assert head == "| goal | to reach | 3.11.2, Debian's | 3.11.7, plain | 3.13.0, plain |"
+    assert head == "| goal | to reach | 3.11.2, Debian | 3.11.7, plain | 3.13.0, plain |"
     assert row.endswith("| at least 1.5 times / at least 1.84 times | 1.60 | **1.60** (missed) |  |")
 
 
@@ -161,8 +161,8 @@ def test_a_table_of_gauges_has_a_column_for_each_figure_that_one_of_its_rows_has
         {gauges.RAW_START: {gauges.FIRST_S: 0.2}, gauges.START[1]: {gauges.FIRST_S: 0.4, gauges.LAST_S: 0.5}},
         {gauges.RAW_START: {gauges.FIRST_S: 0.3}},
     ]
-    assert report.gauged(rounds, "start of the process").splitlines() == [
-        f"| start of the process: median (lowest - highest) | {gauges.FIRST_S} | {gauges.LAST_S} |",
+    assert report.gauged(rounds, gauges.START_UP).splitlines() == [
+        f"| {gauges.START_UP}: median (lowest - highest) | {gauges.FIRST_S} | {gauges.LAST_S} |",
         "|---|---:|---:|",
         f"| {gauges.RAW_START} | 0.250 (0.200 - 0.300) |  |",
         f"| {gauges.START[1]} | 0.400 (0.400 - 0.400) | 0.500 (0.500 - 0.500) |",
@@ -172,9 +172,10 @@ def test_a_table_of_gauges_has_a_column_for_each_figure_that_one_of_its_rows_has
 def test_the_page_names_each_build_and_what_it_measured() -> None:
     under = page.Circumstances(broker="a broker", records=1_000, load=0.1)
     text = page.results([measured(1.6), measured(2.0, on=PLAIN)], under)
-    assert "| 3.11.2 | Debian's package, built with a profile | GCC 12.2.0 | `-O3` | 61 |" in text
+    assert "| 3.11.2 | package of the distribution, built with a profile | GCC 12.2.0 | `-O3` | 61 |" in text
     assert "| 3.11.7 | neither --enable-optimizations nor --with-lto | GCC 12.2.0 | `-O3` | 61 |" in text
-    _, ours, plain = text.split("\n## CPython ")
+    head, ours, plain = text.split("\n## CPython ")
+    assert f"| {plan.OURS_BYTES} | 160 (1.6) | 200 (2) |" in head
     assert "| 160 (160 - 160) | 1.6 |" in ours
     assert "| 200 (200 - 200) | 2 |" in plain
     assert [line for line in text.splitlines() if len(line) > report.WIDTH and line[0] not in "|#"] == []
@@ -185,11 +186,21 @@ def test_the_readme_shows_the_first_python_and_is_the_same_around_that() -> None
     text = page.in_readme([measured(1.6), measured(2.0, on=PLAIN)], readme)
     assert text.startswith("# Title\n<!-- bench -->\n`make bench` on ")
     assert text.endswith("|\n<!-- /bench -->\nthe rest\n")
-    assert "CPython 3.11.2, Debian's" in text
+    assert "CPython 3.11.2, Debian" in text
     assert "old" not in text
     assert "3.11.7" not in text
     assert page.in_readme([measured(1.6), measured(2.0, on=PLAIN)], text) == text
     assert all(page.README.read_text().count(mark) == 1 for mark in page.MARKS)
+
+
+def test_the_readme_leaves_out_tables_that_exist() -> None:
+    every = {*plan.BASELINES, *(one.table for one in gauges.GAUGES)}
+    assert set(page.IN_README) < every
+    rounds = [{plan.RAW_SEND: figures(1.0), plan.GETMANY: figures(1.0), gauges.START[1]: {gauges.FIRST_S: 0.4}}]
+    of = Measured(build=DEBIANS, rows=frozenset(), rounds=[*rounds])
+    heads = [text.split("|")[1].split(":")[0].strip() for text in report.tables(of)]
+    assert heads == ["handler", "handler", gauges.START_UP]
+    assert [text.split("|")[1].strip() for text in report.tables(of, ["sending"])] == ["handler: sending"]
 
 
 def test_flags_are_those_that_make_code_faster_or_slower_each_once() -> None:

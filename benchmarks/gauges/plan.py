@@ -11,7 +11,7 @@ FIRST_S = "first record s"
 LAST_S = "a record of each channel s"
 CORE, RESIDENT = "% of a core", "RSS MB"
 LAG_P99, LAG_MAX = "loop lag p99 ms", "loop lag max ms"
-TICK_MS, WORST_TICK_MS = "a tick ms", "worst tick ms"
+TICK_MS, WORST_TICK_MS = "CPU ms a tick", "worst tick"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,31 +47,37 @@ IDLE = {
     1: "reactive_kafka, 1 channel, nothing to read",
     100: "reactive_kafka, 100 channels of 10 partitions, nothing to read",
 }
-AT_REST = "reactive_kafka, 1 channel, after 500,000 records"
+AFTER_RECORDS = "reactive_kafka, 1 channel, after 500,000 records"
 OURS_REBALANCE = "reactive_kafka, 1,000 partitions, rebalanced"
 RAW_REBALANCE = "aiokafka `getmany(500)`, 1,000 partitions, rebalanced"
 KEPT_ACKS = {
     1: "1,000,000 kept acks behind 1 record that is not settled",
-    1_000: "1,000,000 kept acks among 1,000 records that are not settled",
+    10_000: "1,000,000 kept acks among 10,000 records that are not settled",
 }
 
-LATENCY = "from send to handler"
+LATENCY, START_UP, REST, REBALANCES, TICKS = (
+    "from send to handler",
+    "from the start of the process",
+    "at rest",
+    "rebalances",
+    "ticks of commits",
+)
 GAUGES = (
     *(
         Gauge(name=names[rate], run=f"latency:{run}", table=LATENCY, given=rate)
         for rate in OURS_LATENCY
         for names, run in ((RAW_LATENCY, "raw"), (OURS_LATENCY, "ours"))
     ),
-    Gauge(name=RAW_START, run="start:raw", table="start of the process", filled=1, times=5),
-    Gauge(name=START[1], run="start:ours", table="start of the process", filled=1, times=5),
-    Gauge(name=START[100], run="start:ours", table="start of the process", topics=100, partitions=1, filled=1, times=3),
-    Gauge(name=IDLE[1], run="idle:ours", table="at rest"),
-    Gauge(name=IDLE[100], run="idle:ours", table="at rest", topics=100, partitions=10),
-    Gauge(name=AT_REST, run="idle:ours", table="at rest", filled=500_000),
-    Gauge(name=RAW_REBALANCE, run="rebalance:raw", table="rebalances", partitions=1_000, given=1_000),
-    Gauge(name=OURS_REBALANCE, run="rebalance:ours", table="rebalances", partitions=1_000, given=1_000),
+    Gauge(name=RAW_START, run="start:raw", table=START_UP, filled=1, times=5),
+    Gauge(name=START[1], run="start:ours", table=START_UP, filled=1, times=5),
+    Gauge(name=START[100], run="start:ours", table=START_UP, topics=100, partitions=1, filled=1, times=3),
+    Gauge(name=IDLE[1], run="idle:ours", table=REST),
+    Gauge(name=IDLE[100], run="idle:ours", table=REST, topics=100, partitions=10),
+    Gauge(name=AFTER_RECORDS, run="idle:ours", table=REST, filled=500_000),
+    Gauge(name=RAW_REBALANCE, run="rebalance:raw", table=REBALANCES, partitions=1_000, given=1_000),
+    Gauge(name=OURS_REBALANCE, run="rebalance:ours", table=REBALANCES, partitions=1_000, given=1_000),
     *(
-        Gauge(name=name, run="ticks:kept_acks", table="ticks", topics=0, given=unsettled)
+        Gauge(name=name, run="ticks:kept_acks", table=TICKS, topics=0, given=unsettled)
         for unsettled, name in KEPT_ACKS.items()
     ),
 )

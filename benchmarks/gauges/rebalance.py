@@ -24,36 +24,33 @@ class Watch:
     """Measures rebalances from the call that revokes to the first record after the next assignment."""
 
     def __init__(self) -> None:
-        self.ends: asyncio.Event = asyncio.Event()  # a first record has come after an assignment
-        self.took_s: list[float] = []
-        self.lags_ms: array[float] = array("d")
-        self._revoked_at = 0.0  # 0: none is going on
+        self.ends = asyncio.Event()  # a first record has come after an assignment
+        self._took_s: list[float] = []
+        self._lags_ms: array[float] = array("d")
+        self._revoked_at: float | None = None  # None: no rebalance goes on
         self._is_assigned = False
 
-    def revoked(self) -> None:
+    def revoked(self, now: float) -> None:
         """All partitions were taken."""
-        self._revoked_at, self._is_assigned = time.perf_counter(), False
+        self._revoked_at, self._is_assigned = now, False
 
     def assigned(self) -> None:
         """Partitions were given."""
         self._is_assigned = True
 
-    def record(self, _: bytes) -> None:
+    def record(self, now: float) -> None:
         """A record has come."""
-        if self._is_assigned:
-            self._is_assigned = False
-            if self._revoked_at:
-                self.took_s.append(time.perf_counter() - self._revoked_at)
-            self._revoked_at = 0.0
-            self.ends.set()
+        if not self._is_assigned:
+            return
+        if self._revoked_at is not None:
+            self._took_s.append(now - self._revoked_at)
+        self._revoked_at, self._is_assigned = None, False
+        self.ends.set()
 
-    async def watch(self) -> None:
-        """Take down how late the loop turns while a rebalance goes on."""
-        while True:
-            due = time.perf_counter() + TICK_S
-            await asyncio.sleep(TICK_S)
-            if self._revoked_at:
-                self.lags_ms.append((time.perf_counter() - due) * 1e3)
+    def turned(self, late_ms: float, now: float) -> None:
+        """The loop has turned, so late."""
+        if self._revoked_at is not None and now >= self._revoked_at:
+            self._lags_ms.append(late_ms)
 
     async def ended(self) -> None:
         """Return when records come again."""
@@ -63,12 +60,20 @@ class Watch:
 
     def figures(self) -> Figures:
         """The longest way to a first record, and the loop's lags meanwhile."""
-        return {FIRST_S: max(self.took_s), LAG_P99: percentile(self.lags_ms, 0.99), LAG_MAX: max(self.lags_ms)}
+        return {FIRST_S: max(self._took_s), LAG_P99: percentile(self._lags_ms, 0.99), LAG_MAX: max(self._lags_ms)}
+
+
+async def _watch_the_loop(watch: Watch) -> None:
+    while True:
+        due = time.perf_counter() + TICK_S
+        await asyncio.sleep(TICK_S)
+        now = time.perf_counter()
+        watch.turned((now - due) * 1e3, now)
 
 
 async def _play(job: Job, watch: Watch, kind: str) -> None:
     """Another member joins, and leaves."""
-    watching = asyncio.create_task(watch.watch())
+    watching = asyncio.create_task(_watch_the_loop(watch))
     words = ["--bootstrap", job.bootstrap, "--group", job.group, "--topic", job.topics[0]]
     try:
         async with sender(job, job.given):
@@ -90,11 +95,11 @@ async def ours(job: Job) -> Figures:
 
     @app.incoming("bench-0")
     async def handle(payload: bytes) -> None:
-        watch.record(payload)
+        watch.record(time.perf_counter())
 
     @app.on_revoked("bench-0")
     def on_revoked(partitions: Collection[object]) -> None:
-        watch.revoked()
+        watch.revoked(time.perf_counter())
 
     @app.on_assigned("bench-0")
     def on_assigned(partitions: Collection[object]) -> None:
@@ -123,7 +128,7 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
         self._watch = watch
 
     def on_partitions_revoked(self, revoked: object) -> None:
-        self._watch.revoked()
+        self._watch.revoked(time.perf_counter())
 
     def on_partitions_assigned(self, assigned: object) -> None:
         self._watch.assigned()
@@ -132,7 +137,11 @@ class _Listener(ConsumerRebalanceListener):  # type: ignore[misc]
 async def raw(job: Job) -> Figures:
     """The raw client."""
     watch, until = Watch(), asyncio.Event()
-    reading = asyncio.create_task(read_raw(job, watch.record, until, reset="latest", listener=_Listener(watch)))
+
+    def handle(value: bytes) -> None:
+        watch.record(time.perf_counter())
+
+    reading = asyncio.create_task(read_raw(job, handle, until, reset="latest", listener=_Listener(watch)))
     try:
         await _play(job, watch, "raw_member")
     finally:
