@@ -38,11 +38,12 @@ def main() -> int:
         # The broker's code is cold at first, and the first reader alone would pay for it.
         run(rows[0], place, builds[0].python)
         measured, failures = measure(rows, given.rounds, place, builds)
-    text = page.results(measured, page.Circumstances(broker=broker, records=given.records, load=load))
+    under = page.Circumstances(broker=broker, records=given.records, load=load)
+    text = page.results(measured, under)
     print("\n" + text)
     if given.write and not (given.only or given.partitions):
         RESULTS.write_text(text)
-        README.write_text(page.in_readme(measured, README.read_text()))
+        README.write_text(page.in_readme(measured, under, README.read_text()))
     missed = [verdict.sentence for verdict in report.verdicts(measured) if not verdict.met] if given.check else []
     print("\n".join([*failures, *missed]), file=sys.stderr)
     return 1 if failures or missed else 0

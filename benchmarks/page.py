@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -103,15 +104,15 @@ def _section(measured: Measured) -> list[str]:
     return [f"## CPython {measured.build.name}", "", *(line for table in tables for line in (table, ""))]
 
 
-def in_readme(measured: Sequence[Measured], readme: str) -> str:
+def in_readme(measured: Sequence[Measured], under: Circumstances, readme: str) -> str:
     """The README with what the first Python measured, without the tables that few will ask for."""
     one = measured[0]
     head = (
-        f"`make bench` on 2 cores shared with the broker, CPython {one.build.name}, "
-        f"aiokafka {version('aiokafka')}. All contenders deliver at least once; ours runs with metrics, poison "
-        f"watch and health on. Figures are medians of {len(one.rounds)} rounds, taken in turns. Ratios carry over to "
-        "machines with a Python of the same kind, absolute figures do not ([other Pythons, and all "
-        "results](benchmarks/results.md))."
+        f"`make bench` on {os.cpu_count()} cores shared with the broker, CPython {one.build.name}, "
+        f"aiokafka {version('aiokafka')}, {under.broker}, {under.records:,} records of {topic.VALUE_BYTES} bytes. All "
+        "contenders deliver at least once; ours runs with metrics, poison watch and health on. Figures are medians of "
+        f"{len(one.rounds)} rounds, taken in turns. Ratios carry over to machines with a Python of the same kind, "
+        "absolute figures do not ([other Pythons, and all results](benchmarks/results.md))."
     )
     lines = [head, "", *(line for table in report.tables(one, IN_README) for line in (table, ""))]
     before, rest = readme.split(MARKS[0])

@@ -27,6 +27,7 @@ DEBIANS = replace(PLAIN, python="/c/python", version="3.11.2", is_debians=True)
 NEWER = replace(PLAIN, python="/d/python", version="3.13.0")
 
 FASTER = Goal(row=plan.OURS_BYTES, beside=plan.GETMANY, least=1.5, plain=1.84)
+UNDER = page.Circumstances(broker="a broker", records=1_000, load=0.1)
 LIGHT = Goal(row=plan.OURS_BYTES, figure=CPU, most=1.3)
 
 
@@ -170,8 +171,7 @@ def test_a_table_of_gauges_has_a_column_for_each_figure_that_one_of_its_rows_has
 
 
 def test_the_page_names_each_build_and_what_it_measured() -> None:
-    under = page.Circumstances(broker="a broker", records=1_000, load=0.1)
-    text = page.results([measured(1.6), measured(2.0, on=PLAIN)], under)
+    text = page.results([measured(1.6), measured(2.0, on=PLAIN)], UNDER)
     assert "| 3.11.2 | package of the distribution, built with a profile | GCC 12.2.0 | `-O3` | 61 |" in text
     assert "| 3.11.7 | neither --enable-optimizations nor --with-lto | GCC 12.2.0 | `-O3` | 61 |" in text
     head, ours, plain = text.split("\n## CPython ")
@@ -183,13 +183,13 @@ def test_the_page_names_each_build_and_what_it_measured() -> None:
 
 def test_the_readme_shows_the_first_python_and_is_the_same_around_that() -> None:
     readme = "# Title\n<!-- bench -->\nold\n<!-- /bench -->\nthe rest\n"
-    text = page.in_readme([measured(1.6), measured(2.0, on=PLAIN)], readme)
+    text = page.in_readme([measured(1.6), measured(2.0, on=PLAIN)], UNDER, readme)
     assert text.startswith("# Title\n<!-- bench -->\n`make bench` on ")
     assert text.endswith("|\n<!-- /bench -->\nthe rest\n")
     assert "CPython 3.11.2, Debian" in text
     assert "old" not in text
     assert "3.11.7" not in text
-    assert page.in_readme([measured(1.6), measured(2.0, on=PLAIN)], text) == text
+    assert page.in_readme([measured(1.6), measured(2.0, on=PLAIN)], UNDER, text) == text
     assert all(page.README.read_text().count(mark) == 1 for mark in page.MARKS)
 
 
