@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from benchmarks import topic
+from benchmarks.contenders.meter import Result
 from benchmarks.figures import Figures, medians
 from benchmarks.gauges.plan import Gauge
 from benchmarks.place import Place
@@ -41,7 +42,8 @@ def _gauge(gauge: Gauge, place: Place, python: str) -> Figures:
     command = [python, "-m", "benchmarks.gauges", gauge.run, "--bootstrap", place.bootstrap]
     command += ["--group", _group_of(gauge), "--given", str(gauge.given), "--filled", str(gauge.filled)]
     command += [word for name in place.gauged[gauge.name] for word in ("--topic", name)]
-    return _figures([*command, "--began", str(time.monotonic_ns())])
+    figures: Figures = json.loads(_last_line([*command, "--began", str(time.monotonic_ns())]))
+    return figures
 
 
 def _group_of(row: Row) -> str:
@@ -61,7 +63,7 @@ def _contender(contender: Contender, place: Place, python: str) -> Figures:
     if target is not None:
         asyncio.run(topic.create(bootstrap, target, partitions=contender.partitions))
         command += ["--target", target]
-    figures = _figures(command)
+    result = Result(**json.loads(_last_line(command)))
     if target is not None:
         written = asyncio.run(topic.length(bootstrap, target, partitions=contender.partitions))
         if written < wanted or (written > wanted and not (contender.reads or contender.marks)):
@@ -70,18 +72,17 @@ def _contender(contender: Contender, place: Place, python: str) -> Figures:
         stored = asyncio.run(topic.committed(bootstrap, name, group, partitions=contender.partitions))
         if stored < (wanted if contender.reads_all else 1):
             raise RunFailedError(f"committed {stored:,} of {wanted:,} records")
-    return figures
+    return result.figures()
 
 
-def _figures(command: Sequence[str]) -> Figures:
+def _last_line(command: Sequence[str]) -> str:
     try:
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
     except subprocess.TimeoutExpired as error:
         raise RunFailedError(f"not done after {RUN_TIMEOUT_S:g} s: {_tail(error.stderr)}") from error
     if done.returncode or not done.stdout.strip():
         raise RunFailedError(f"exit code {done.returncode}: {_tail(done.stderr)}")
-    figures: Figures = json.loads(done.stdout.splitlines()[-1])
-    return figures
+    return done.stdout.splitlines()[-1]
 
 
 def _tail(text: str | bytes | None) -> str:

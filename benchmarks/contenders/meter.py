@@ -14,7 +14,7 @@ import asyncio
 import gc
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 from benchmarks.figures import CPU, RATE, RECORDS, RSS, Figures
 from benchmarks.memory import peak_mb
@@ -69,8 +69,8 @@ class Result:
         }
 
     def write(self) -> None:
-        """Print its figures as the last line of the process."""
-        print(json.dumps(self.figures()), flush=True)
+        """Print it as the last line of the process."""
+        print(json.dumps(asdict(self)), flush=True)
 
 
 class Meter:
