@@ -60,7 +60,7 @@ FASTER = (
 )
 
 SCALES = (
-    *(Goal(row=name, figure=CPU, most=1.3) for name in plan.OURS_BY_KEY.values()),
+    *(Goal(row=name, figure=CPU, most=1.3) for name in (*plan.OURS_BY_KEY.values(), plan.OURS_KEYLESS)),
     *(
         Goal(row=plan.OURS_BY_KEY[keys], figure=CPU, beside=plan.OURS_BY_KEY[10], most=1.3)
         for keys in (10_000, 1_000_000)

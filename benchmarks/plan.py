@@ -104,6 +104,7 @@ GETMANY_1000 = f"{GETMANY}, 1,000 partitions"
 OURS_MESSAGE_1000 = f"{OURS_MESSAGE}, 1,000 partitions"
 OURS_BYTES_1000 = f"{OURS_BYTES}, 1,000 partitions"
 OURS_BY_KEY = {keys: f"reactive_kafka, `Message`, {keys:,} keys" for keys in (10, 10_000, 1_000_000)}
+OURS_KEYLESS = 'reactive_kafka, `Message`, no keys, `keyless = "unordered"`'
 OURS_BEHIND = {size: f"reactive_kafka, `bytes`, {size:,} settled behind it" for size in (1_000, 100_000, 1_000_000)}
 SEQUENTIAL = "aiokafka `async for`, 10 ms"
 OURS_WAITING = {at_once: f"reactive_kafka, `concurrency = {at_once:_}`" for at_once in (256, 1_000, 10_000)}
@@ -161,6 +162,7 @@ CONTENDERS = (
         )
         for keys, name in OURS_BY_KEY.items()
     ),
+    Contender(name=OURS_KEYLESS, run="ours_ordering:keyless", series="no-op, by key", records=KEYED, everywhere=True),
     *(
         Contender(
             name=name,

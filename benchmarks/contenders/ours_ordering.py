@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
+from typing import Any
 
 from benchmarks.contenders.meter import Job, Meter, Result
 from benchmarks.contenders.ours import make_app, run
 from reactive_kafka import Message
 
 
-async def by_key(job: Job) -> Result:
+async def _by_key(channel: dict[str, Any], job: Job) -> Result:
     """``ordering = "key"``: a handler that takes the message and does nothing."""
     meter = Meter(job.records)
-    app = make_app(job, ordering="key", concurrency=64)
+    app = make_app(job, ordering="key", concurrency=64, **channel)
     seen, mark = 0, 1
 
     @app.incoming("bench")
@@ -26,7 +27,8 @@ async def by_key(job: Job) -> Result:
     return await run(app, meter)
 
 
-by_key_10 = by_key_10000 = by_key_1000000 = by_key
+by_key_10 = by_key_10000 = by_key_1000000 = partial(_by_key, {})
+keyless = partial(_by_key, {"keyless": "unordered"})
 
 
 async def _behind(size: int, job: Job) -> Result:
