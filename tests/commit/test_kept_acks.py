@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.metadata.acks import AckMap, decode, encode
-from reactive_kafka.commit.metadata.pending import known_done
+from reactive_kafka.commit.metadata.done import KnownDone
 from reactive_kafka.commit.tracker import OffsetTracker
 from tests.app.helpers import tp
 
@@ -42,7 +42,9 @@ class Owner:
     def stored(self, budget: int) -> tuple[int, AckMap | None]:
         """What the next owner finds."""
         position = self.tracker.committable
-        open_offsets, until = known_done(self.tracker, position)
+        done = KnownDone(self.tracker)
+        done.look(position)
+        open_offsets, until = done.above(position)
         text, _ = encode(open_offsets, position, until, budget) if until > position else ("", 0)
         return position, decode(text, position) if text else None
 

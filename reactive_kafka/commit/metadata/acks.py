@@ -23,7 +23,8 @@ from array import array
 from base64 import b64decode, b64encode
 from bisect import bisect_left
 from collections.abc import Sequence
-from itertools import accumulate, chain, compress, pairwise
+from itertools import accumulate, chain, compress
+from operator import sub
 from typing import NamedTuple
 
 MOST_OPEN = 6 * 4096
@@ -65,9 +66,9 @@ def encode(open_offsets: Sequence[int], base: int, until: int, budget: int) -> t
     if room < 0:
         return "", base
     codes = _Codes(k)
-    # what lies between two open offsets; the memo is asked in C
-    between = [offset - before - 1 for before, offset in pairwise(chain((base - 1,), open_offsets))]
-    coded = list(map(codes.__getitem__, between))
+    most = room // (k + 1)  # codes that there is room for: no more than one behind them is looked at
+    told = open_offsets[: most + 1]
+    coded = list(map(codes.__getitem__, map(sub, told, chain((base - 1,), told))))  # all of it is done in C
     bits = "".join(coded)
     if len(bits) > room:
         fitting = bisect_left(list(accumulate(map(len, coded))), room + 1)
@@ -103,16 +104,16 @@ def decode(text: str, base: int) -> AckMap | None:
 
 
 class _Codes(dict[int, str]):
-    """Number -> its code, each made once."""
+    """How far an open offset is from the one before -> the code of what lies between, each made once."""
 
     def __init__(self, k: int) -> None:
         super().__init__()
         self._k = k
 
-    def __missing__(self, number: int) -> str:
-        k = self._k
+    def __missing__(self, apart: int) -> str:
+        k, number = self._k, apart - 1
         rest = f"{number & ((1 << k) - 1):0{k}b}" if k else ""
-        code = self[number] = "1" * (number >> k) + "0" + rest
+        code = self[apart] = "1" * (number >> k) + "0" + rest
         return code
 
 

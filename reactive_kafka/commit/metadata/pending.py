@@ -11,20 +11,18 @@ needs no undoing, and one that was stored unheard is used up when the next assig
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
-from itertools import chain, compress, pairwise
 from operator import itemgetter
 
 from reactive_kafka.commit.metadata import acks as ackmap
 from reactive_kafka.commit.metadata.codec import LIMIT, decode, encode, room_for_acks, units
+from reactive_kafka.commit.metadata.done import KnownDone
 from reactive_kafka.commit.metadata.user import MetadataLimit, UserMetadata
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.commit.window import SETTLED
 from reactive_kafka.records import Committed, TopicPartition
 
 NOTHING = Committed(-1, "")  # known to be stored for a partition: nothing
-_NOT_DONE = bytes(flag != SETTLED for flag in range(256))
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +76,12 @@ class OffsetMetadata:
     """The string beside the committed position of one partition."""
 
     __slots__ = (
-        "_known", "_policy", "_room", "_unheard", "_user", "_written", "early", "lost_plans", "topic_id",
+        "_done", "_known", "_policy", "_room", "_unheard", "_user", "_written", "early", "lost_plans", "topic_id",
     )  # fmt: skip
 
     def __init__(self, policy: MetadataPolicy) -> None:
         self._policy, self._room = policy, policy.room
+        self._done: KnownDone | None = None  # of the last tracker whose acks were kept
         self._known: Committed | None = None  # what the group has; None: not known for sure
         self._user: Committed | None = None  # the user's string of what was known last
         self.topic_id: str | None = None  # of the incarnation of the topic that is read; None: not known
@@ -134,8 +133,9 @@ class OffsetMetadata:
         """At most so many UTF-16 units go with the next position, without making the text; 0 where no acks are kept."""
         if not self._policy.keeps_acks:
             return 0
-        count, window = bounds_of_done(tracker)
         position = tracker.committable
+        open_offsets, until = self._look(tracker, position).above(position)
+        count, window = len(open_offsets), until - position
         due = self._with_user(tracker, position, is_new=True)
         if count >= window:
             return units(due.text)
@@ -145,7 +145,7 @@ class OffsetMetadata:
     def due(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> PendingCommit:
         """What is to stand beside a position that is committed now."""
         due = self._with_user(tracker, position, is_new=is_new)
-        return self._with_acks(due) if self._policy.keeps_acks else due
+        return self._with_acks(due, self._look(tracker, position)) if self._policy.keeps_acks else due
 
     def _with_user(self, tracker: OffsetTracker, position: int, *, is_new: bool) -> PendingCommit:
         texts = tracker.texts
@@ -178,25 +178,33 @@ class OffsetMetadata:
             has_topic=bool(topic), is_empty=not plans and (is_lost or not user), last=last,
         )  # fmt: skip
 
-    def _with_acks(self, due: PendingCommit) -> PendingCommit:
+    def _with_acks(self, due: PendingCommit, done: KnownDone) -> PendingCommit:
         tracker, position, text, acks = due.tracker, due.position, due.text, ""
         plans, topic = tracker.planned_beyond(position), self.topic_id or ""
         budget = room_for_acks(position, plans, due.user, self._room.for_acks, topic=topic)
-        open_offsets, until = known_done(tracker, position)
+        open_offsets, until = done.above(position)
         if until > position and budget > 0:
             acks, _ = ackmap.encode(open_offsets, position, until, budget)
             text = encode(position, plans, due.user, acks, topic=topic) if acks else text
         is_empty = due.is_empty and not acks
-        return replace(due, text=text, has_acks=bool(acks), is_empty=is_empty, settled=tracker.settled)
+        return replace(due, text=text, has_acks=bool(acks), is_empty=is_empty, settled=done.settled)
+
+    def _look(self, tracker: OffsetTracker, position: int) -> KnownDone:
+        if self._done is None or self._done.tracker is not tracker:
+            self._done = KnownDone(tracker)
+        self._done.look(position)
+        return self._done
 
     def restated(
         self, tracker: OffsetTracker, position: int, *, is_new: bool, is_in_doubt: bool
     ) -> PendingCommit | None:
         """What is to be committed where no position has moved; None: nothing has changed, or it can wait."""
-        has_moved = self._policy.keeps_acks and self._written != (position, tracker.settled)
+        done = self._look(tracker, position) if self._policy.keeps_acks else None
+        has_moved = done is not None and self._written != (position, done.settled)
         if not has_moved and not tracker.texts.has_acked:
             return None
-        due = self.due(tracker, position, is_new=is_new)
+        due = self._with_user(tracker, position, is_new=is_new)
+        due = due if done is None else self._with_acks(due, done)
         if not due.number and not due.has_acks:
             return None
         if self._is_there(due, is_in_doubt=is_in_doubt):
@@ -240,40 +248,6 @@ def _use_up(due: PendingCommit, tracker: OffsetTracker) -> None:
     tracker.texts.forget_before(due.last)
 
 
-def known_done(tracker: OffsetTracker, position: int) -> tuple[list[int], int]:
-    """The offsets from a position on that are not done, ascending, and where (exclusive) the last done one ends.
-
-    Everything else before that is done, what was kept of an earlier assignment among it. Nothing is known where records
-    behind the position were never read.
-    """
-    until = _done_until(tracker)
-    if position < tracker.start or until <= position:
-        return [], position
-    found = list(compress(chain.from_iterable(_offsets(tracker)), tracker.flags.translate(_NOT_DONE)))
-    if tracker.kept is not None:
-        found += tracker.kept.open_between(tracker.position, until)
-    return found[bisect_left(found, position) : bisect_left(found, until)], until
-
-
-def bounds_of_done(tracker: OffsetTracker) -> tuple[int, int]:
-    """At most so many offsets are open among how many from ``committable`` on; cheap, for who watches the size."""
-    until = _done_until(tracker)
-    flags, kept = tracker.flags, tracker.kept
-    last = flags.rfind(SETTLED) + 1
-    count = last - flags.count(SETTLED, 0, last)
-    if kept is not None and kept.until >= until:
-        count = len(flags) - flags.count(SETTLED) + len(kept.open_between(tracker.position, kept.until))
-    return count, max(0, until - tracker.committable)
-
-
-def _done_until(tracker: OffsetTracker) -> int:
-    """Where the last record ends that is known to be done."""
-    safe = tracker.safe
-    last = tracker.flags.rfind(SETTLED)
-    until = tracker.offset_of(tracker.base + last) + 1 if last >= 0 else safe
-    return until if tracker.kept is None else max(until, tracker.kept.until)
-
-
 def last_before(tracker: OffsetTracker, position: int) -> int:
     """Offset of the last record before a position that is committed; where none is known, the one before it."""
     runs = tracker.runs
@@ -283,12 +257,3 @@ def last_before(tracker: OffsetTracker, position: int) -> int:
     arrival, offset = runs[at]
     ends = runs[at + 1][0] if at + 1 < len(runs) else tracker.base + len(tracker.flags)
     return min(position, offset + ends - arrival) - 1
-
-
-def _offsets(tracker: OffsetTracker) -> Iterator[range]:
-    """The offsets of the records in the window, ascending."""
-    behind = tracker.base + len(tracker.flags)
-    for (arrival, offset), (end, _) in pairwise((*tracker.runs, (behind, 0))):
-        first = max(arrival, tracker.base)
-        if first < end:
-            yield range(offset + first - arrival, offset + end - arrival)
