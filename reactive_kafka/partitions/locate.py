@@ -78,10 +78,9 @@ class StartPositions:
     async def _find_all(self, consumer: Consumer) -> None:
         """Start wherever reading has not; once more where somebody sought while the broker was asked."""
         await self._look_back(consumer)
-        for one in self.table:  # the hooks have run: go on where it stood, if nothing else was chosen
-            if one.state is PartitionState.RETAINED and one.is_open and one.choice is None:
-                self._resume(consumer, one)
-                self._resumed()
+        # the hooks have run: go on where it stood, if nothing else was chosen
+        retained = [one for one in self.table if one.state is PartitionState.RETAINED]
+        self._resume(consumer, [one for one in retained if one.is_open and one.choice is None])
         # What is retained has not waited for this question, whose answer may come behind that of a fetch that waits for
         # records. A topic made anew meanwhile is noticed by it all the same, as while reading.
         if not self._first_look.is_done or any(one.is_open for one in self.table.pending):
@@ -127,11 +126,7 @@ class StartPositions:
                 if committed[one.id] is not None and one.choice is not None and one.choice.is_resumed:
                     one.chosen = None  # the store may be further: a transaction's answer was lost
         fresh = [one for one in same if not self._retain(one, committed[one.id])]
-        for one in same:
-            if one.state is PartitionState.RETAINED:
-                self._resume(consumer, one)
-        if len(fresh) < len(same):
-            self._resumed()
+        self._resume(consumer, [one for one in same if one.state is PartitionState.RETAINED])
         led = {one: pending[one] for one in fresh if not _lacks_leader(one)}
         if led:
             await self._start_afresh(consumer, led, committed)
@@ -145,10 +140,15 @@ class StartPositions:
             if _is_of(one, at) and one.left is not None:
                 self._retain(one, committed[one.id])
 
-    def _resume(self, consumer: Consumer, one: Partition) -> None:
-        self._owned.resume(one)
-        assert one.tracker is not None  # noqa: S101  # it was retained with it
-        consumer.start_at({one.id: one.tracker.position})
+    def _resume(self, consumer: Consumer, retained: list[Partition]) -> None:
+        positions = {}
+        for one in retained:
+            self._owned.resume(one)
+            assert one.tracker is not None  # noqa: S101  # it was retained with it
+            positions[one.id] = one.tracker.position
+        if retained:
+            consumer.start_at(positions)
+            self._resumed()
 
     def _retain(self, one: Partition, stored: Committed | None) -> bool:
         """Whether a partition is retained: it is tracked where it stood then, and verdicts are answered."""

@@ -1,0 +1,78 @@
+"""A rebalance and a tick of many partitions: the client is asked as often as with few, for all of them at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Literal
+
+from reactive_kafka import Message
+from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.broker.passing import Passing
+from reactive_kafka.testing import MemoryBroker, TestApp
+from tests.app.helpers import facts, in_virtual_time, make_app, now, rebalanced, send, until
+
+BY_TIME = ("poll", "wake", "check", "is_member", "session_ends_at", "look", "topic_ids")
+"""What is called from time to time, however many partitions there are."""
+
+
+class Counted(Passing[Consumer]):
+    """Counts the calls of a client's methods."""
+
+    def __init__(self, inner: Consumer, calls: Counter[str]) -> None:
+        super().__init__(inner)
+        self._calls = calls
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        self._calls[name] += name not in BY_TIME
+        return super().__getattr__(name)
+
+
+class CountedConnector(Passing[Connector]):
+    def __init__(self, inner: Connector, calls: Counter[str]) -> None:
+        super().__init__(inner)
+        self._calls = calls
+
+    def consumer(self, **named: Any) -> Any:
+        return Counted(self._inner.consumer(**named), self._calls)
+
+
+class CountedBroker(MemoryBroker):
+    def __init__(self, **named: Any) -> None:
+        super().__init__(**named)
+        self.calls = Counter[str]()
+
+    def connector(self, *, assignment: Literal["eager", "cooperative"] = "eager") -> Any:
+        return CountedConnector(super().connector(assignment=assignment), self.calls)
+
+
+async def calls_with(partitions: int) -> Counter[str]:
+    """The calls of a rebalance after which everything is retained, with a record in flight in each partition."""
+    broker, kept = CountedBroker(partitions=partitions), list[Message[bytes]]()
+    app = make_app(ack="manual", revoke_grace="100ms", commit_interval="1s")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+
+    async with TestApp(app, broker=broker) as test:
+        for partition in range(partitions):
+            await send(test, b"", partition=partition)
+        await until(lambda: len(kept) == partitions)
+        broker.calls.clear()
+        await rebalanced(test)
+        for message in kept:
+            message.ack()
+        since = now()
+        await until(lambda: facts(test).commits["ok"] >= 1 and now() > since + 2)
+        assert len(kept) == partitions  # all of them were retained
+        calls = Counter(broker.calls)
+    await broker.close()
+    return +calls
+
+
+@in_virtual_time
+async def test_a_rebalance_and_a_commit_take_as_many_calls_for_forty_partitions_as_for_two() -> None:
+    few, many = await calls_with(2), await calls_with(40)
+    assert few == many
+    assert few["start_at"] == few["commit"] == 1
