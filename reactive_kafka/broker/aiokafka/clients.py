@@ -50,6 +50,7 @@ from reactive_kafka.broker.aiokafka.setup import (
     within,
 )
 from reactive_kafka.broker.client import GroupDescription, GroupMember, Poll, RebalanceListener, Sight, members_share
+from reactive_kafka.broker.commit_parts import parts_of
 from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.errors import (
     BrokerError,
@@ -245,11 +246,12 @@ class AiokafkaInspector(Questions):
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         if not offsets:
             return
-        request = commit_request(group_id, NO_MEMBER, offsets)
+        requests = [commit_request(group_id, NO_MEMBER, part) for part in parts_of(group_id, offsets)]
         doing = f"commit for group {group_id!r}"
         try:
             async with asyncio.timeout(ASK_DEADLINE_S):
-                await self._ask_coordinator(group_id, request)
+                for request in requests:
+                    await self._ask_coordinator(group_id, request)
         except TimeoutError as error:
             raise OutcomeUnknownError(f"{doing}: no answer within {ASK_DEADLINE_S:g} s") from error
         except NO_ANSWER as error:

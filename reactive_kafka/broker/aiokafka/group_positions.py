@@ -14,8 +14,16 @@ from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16,
 from reactive_kafka.broker.aiokafka.membership import Assignment
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, COORDINATOR_MOVED, NOT_OWNER, translate, within
 from reactive_kafka.broker.client import NO_GROUP, members_share
+from reactive_kafka.broker.commit_parts import parts_of
 from reactive_kafka.broker.transactional import TransactionId
-from reactive_kafka.errors import FatalBrokerError, MetadataTooLargeError, OutcomeUnknownError, TransientBrokerError
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    MetadataTooLargeError,
+    NotOwnerError,
+    OutcomeUnknownError,
+    TransientBrokerError,
+)
 from reactive_kafka.records import Committed, TopicPartition
 
 UNSTABLE_OFFSET_COMMIT = 88  # brokers before 4.0: a commit of this partition is still being stored, ask again
@@ -153,7 +161,7 @@ def _error_at(answer: Any) -> int:
 async def commit(
     consumer: Assignment, group_id: str | None, offsets: Mapping[TopicPartition, Committed], generation: int
 ) -> None:
-    """One request, with the member and generation of the assignment it was made for (H4).
+    """One request, or as many as the broker needs, with the member and generation of their assignment (H4).
 
     The client's own commit checks ownership once and then retries, with the generation of the moment; the
     broker checks member and generation but not who owns a partition, so a late retry overwrites another's.
@@ -163,9 +171,17 @@ async def commit(
     member = NO_MEMBER if consumer.is_static else (coordinator.member_id, generation)
     consumer.check_owner(offsets, generation)
     await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
-    consumer.check_owner(offsets, generation)  # again: finding it took its time
-    response = await _answer(coordinator, commit_request(coordinator.group_id, member, offsets), "commit")
-    _raise_errors(coordinator, response, is_member=member != NO_MEMBER)
+    has_begun = False
+    for part in parts_of(coordinator.group_id, offsets):
+        try:
+            consumer.check_owner(part, generation)  # again: what was awaited took its time
+            response = await _answer(coordinator, commit_request(coordinator.group_id, member, part), "commit")
+            _raise_errors(coordinator, response, is_member=member != NO_MEMBER)
+        except BrokerError as error:
+            if not has_begun or isinstance(error, NotOwnerError):
+                raise
+            raise OutcomeUnknownError(f"a part of the positions was stored, and then: {error}") from error
+        has_begun = True
 
 
 async def commit_in(
@@ -175,20 +191,21 @@ async def commit_in(
     offsets: Mapping[TopicPartition, Committed],
     generation: int,
 ) -> None:
-    """One request that has positions take part in a transaction; what it names, and checks, is as in a commit."""
+    """Have positions take part in a transaction; what the requests name, and what is checked, is as in a commit."""
     coordinator = _coordinator(consumer, group_id)
     consumer.check_owner(offsets, generation)
     await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
     consumer.check_owner(offsets, generation)  # again: finding it took its time
-    topics: dict[str, list[tuple[int, int, int, str, dict[int, bytes]]]] = {}
-    for (topic, number), position in offsets.items():
-        topics.setdefault(topic, []).append((number, position.offset, NO_LEADER_EPOCH, position.metadata, {}))
     member = (-1, "", None) if consumer.is_static else (generation, coordinator.member_id, _instance(coordinator))
     transactional_id, producer_id, epoch = transaction
     producer = (transactional_id, coordinator.group_id, producer_id, epoch)
-    request = TxnOffsetCommit((*producer, *member, [(topic, rows, {}) for topic, rows in topics.items()], {}))
-    response = await _answer(coordinator, request, "positions of a transaction")
-    _raise_errors(coordinator, response, is_member=not consumer.is_static)
+    for part in parts_of(coordinator.group_id, offsets):
+        topics: dict[str, list[tuple[int, int, int, str, dict[int, bytes]]]] = {}
+        for (topic, number), position in part.items():
+            topics.setdefault(topic, []).append((number, position.offset, NO_LEADER_EPOCH, position.metadata, {}))
+        request = TxnOffsetCommit((*producer, *member, [(topic, rows, {}) for topic, rows in topics.items()], {}))
+        response = await _answer(coordinator, request, "positions of a transaction")
+        _raise_errors(coordinator, response, is_member=not consumer.is_static)
 
 
 def _instance(coordinator: Any) -> str | None:

@@ -10,9 +10,12 @@ from typing import Any
 
 import pytest
 from aiokafka.structs import OffsetAndMetadata
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reactive_kafka.broker.aiokafka.clients import AiokafkaInspector
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S
+from reactive_kafka.broker.commit_parts import MOST_STORED_BYTES, parts_of
 from reactive_kafka.errors import BrokerError, NotOwnerError, OutcomeUnknownError, TransientBrokerError
 from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.hazards.faults import Rig, ends_within, until
@@ -228,3 +231,40 @@ async def failing(call: Callable[[], Awaitable[object]]) -> tuple[BrokerError, f
     with pytest.raises(BrokerError) as caught:
         await call()
     return caught.value, time.monotonic() - began
+
+
+# -- many positions: the broker stores those of a request as one batch, which may be too large
+
+
+@pytest.mark.kafka
+async def test_positions_of_many_partitions_are_stored_with_their_strings_in_as_many_requests_as_it_takes(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(300)
+    wanted = {TopicPartition(topic, number): Committed(number, "m" * 4096) for number in range(300)}
+    async with joined(cluster, topic, group) as member:
+        await member.until_assigned(300)
+        await member.consumer.commit(wanted, member.generation)
+        assert await member.consumer.committed(list(wanted)) == wanted
+    inspector = AiokafkaInspector({"bootstrap_servers": cluster.bootstrap_servers})
+    await inspector.start()
+    try:
+        await inspector.commit(group + "-2", wanted)
+        assert await inspector.committed(group + "-2", list(wanted)) == wanted
+    finally:
+        await inspector.stop()
+
+
+@given(st.dictionaries(st.integers(0, 400), st.sampled_from(["", "short", "m" * 4096, "\u20ac" * 4096]), min_size=1))
+def test_each_position_is_in_one_of_the_requests_and_the_longest_strings_are_in_the_first(
+    texts: dict[int, str],
+) -> None:
+    offsets = {TopicPartition("orders", number): Committed(number, text) for number, text in texts.items()}
+    parts = parts_of("billing", offsets)
+    assert sum(map(len, parts)) == len(offsets)
+    assert {one: at for part in parts for one, at in part.items()} == offsets
+    assert all(sum(len(at.metadata.encode()) for at in part.values()) <= MOST_STORED_BYTES for part in parts)
+    longest = [max(len(at.metadata) for at in part.values()) for part in parts]
+    assert longest == sorted(longest, reverse=True)
+    if len(offsets) < 60:
+        assert len(parts) == 1
