@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks import orders, plan
 from benchmarks.contenders import ours_formats
+from benchmarks.growth.model import Quantity, fitted, row
 from benchmarks.memory import peak_mb
 from benchmarks.spark import figures, report
 from benchmarks.spark.figures import Beside, Overhead, Phase, Spread, Throughput
@@ -52,6 +53,14 @@ def test_a_percentile_is_the_least_sample_that_so_many_do_not_exceed() -> None:
     assert Spread.of([float(number) for number in range(200, 0, -1)]) == Spread(count=200, p50=100, p99=198, max=200)
     assert Spread.of([7.0]) == Spread(count=1, p50=7, p99=7, max=7)
     assert Spread.of([]) == Spread(count=0, p50=0, p99=0, max=0)
+
+
+def test_a_line_is_found_again_and_what_is_off_it_is_told() -> None:
+    line = fitted([(10, 25.0), (20, 45.0), (40, 85.0)])
+    assert (round(line.constant, 6), round(line.each, 6), round(line.at(1_000))) == (5, 2, 2_005)
+    quantity = Quantity("tick", "ms", "partitions", (10, 20, 40), 1_000, float)
+    assert row(quantity, [25.0, 45.0, 85.0]).startswith("| tick, ms | 10; 20; 40 partitions | 25, 45, 85 | +0% |")
+    assert "| -50% |" in row(quantity, [25.0, 45.0, 170.0])
 
 
 def test_what_a_process_writes_is_read_as_it_was() -> None:
