@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Mapping
+from copy import copy
+from io import BytesIO
+from math import inf
 from typing import Any
 
 import aiokafka
@@ -14,11 +18,52 @@ from aiokafka.protocol.metadata import MetadataRequest
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.aiokafka.closing import cancel
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, our_keys, theirs, within
-from reactive_kafka.broker.aiokafka.topic_ids import topic_ids
+from reactive_kafka.broker.aiokafka.topic_ids import TopicIdQuestion, topic_ids
 from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 
 PAUSES = Backoff(0.1, 1.0)  # a while without a question, and they begin anew
+
+ANSWERED_S = 0.5
+"""Beyond the wait of a fetch: nobody need be asked whether it is there who has answered one since."""
+METADATA_S = 10.0
+"""How old the metadata may become where answers to fetches say that brokers are there."""
+
+
+class Repeated:
+    """A request that is sent again as it was: it is encoded once, and an answer of the same bytes is not decoded again.
+
+    That is all that a channel asks while nothing is written. Each connection begins anew.
+    """
+
+    def __init__(self, request: Any, again: Callable[[Any], Any]) -> None:
+        self.request = request
+        self._again = again  # what an answer is given as the next time; None: it is decoded the next time, too
+        self._make, request.prepare = request.prepare, self._prepare
+        self._versions: object = None
+        self._asked: Any = None
+        self._decode: Any = None
+        self._bytes = b""
+        self._answer: Any = None
+
+    def _prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
+        if versions is not self._versions:  # the connection's own object
+            asked = self._make(versions)
+            content = asked.encode()
+            asked.encode = lambda: content
+            self._decode, asked.RESPONSE_TYPE = asked.RESPONSE_TYPE.decode, self
+            self._versions, self._asked, self._bytes = versions, asked, b""
+        return self._asked
+
+    def decode(self, data: BytesIO) -> Any:
+        """An answer, behind its header."""
+        content, at = data.getvalue(), data.tell()
+        if len(content) == len(self._bytes) and content[at:] == self._bytes[at:]:
+            return self._answer
+        answer = self._decode(data)
+        self._answer = self._again(answer)
+        self._bytes = b"" if self._answer is None else content
+        return answer
 
 
 class Questions:
@@ -26,6 +71,7 @@ class Questions:
 
     deadline_s = CALL_DEADLINE_S
     _client: aiokafka.AIOKafkaConsumer | None = None
+    _id_question: Repeated | None = None
 
     @property
     def client(self) -> aiokafka.AIOKafkaConsumer:
@@ -43,7 +89,9 @@ class Questions:
         }
 
     async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        return await topic_ids(self.client._client, topics, self.deadline_s)
+        if self._id_question is None or frozenset(topics) != self._id_question.request.topics:
+            self._id_question = Repeated(TopicIdQuestion(frozenset(topics)), lambda answer: answer)
+        return await topic_ids(self.client._client, self._id_question.request, self.deadline_s)
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         await self._check_existence(partitions)
@@ -88,26 +136,54 @@ class Sparing:
 
     The fetcher itself asks as fast as the broker answers (H15): a partition without a leader (its topic was deleted,
     its only replica's node is away) has it ask, look, and ask again, thousands of times a second, for as long as it is
-    assigned. And *look* is shown what each of its fetches is answered with, before the fetcher sees that.
+    assigned. And *look* is shown what each of its fetches is answered with, before the fetcher sees that. Of a fetch
+    that says nothing new it sees no partition: each of them costs it more than the whole answer costs us.
     """
 
-    def __init__(self, client: Any, look: Callable[[Any, Any], None]) -> None:
+    def __init__(self, client: Any, look: Callable[[Any, Any], None], wait_s: float) -> None:
         self._client = client
         self._look = look
+        self._lately_s = wait_s + ANSWERED_S
         self.cluster = client.cluster  # the fetcher reads it for each partition, each time that it looks for work
         self._pauses = Waits(PAUSES)
         self._next_at = 0.0
         self._later: Future[bool] | None = None
+        self._answered: dict[int, float] = {}  # node -> when it has answered a fetch last, by the loop's time
+        self._last: dict[int, tuple[frozenset[Any], Repeated]] = {}  # node -> the partitions and offsets, and the fetch
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
 
     async def send(self, node_id: int, request: Any, **given: Any) -> Any:
         """The answer of a node."""
-        answer = await self._client.send(node_id, request, **given)
-        if isinstance(request, FetchRequest):
-            self._look(request, answer)
+        if not isinstance(request, FetchRequest):
+            return await self._client.send(node_id, request, **given)
+        asks = frozenset((topic, *one) for topic, partitions in request.topics for one in partitions)
+        last, repeated = self._last.get(node_id, (None, None))
+        if repeated is None or last != asks:
+            repeated = Repeated(request, _nothing_new)
+            self._last[node_id] = asks, repeated
+        answer = await self._client.send(node_id, repeated.request, **given)
+        self._answered[node_id] = asyncio.get_running_loop().time()
+        self._look(repeated.request, answer)
         return answer
+
+    def forget(self) -> None:
+        """The fetcher is to see the next answers whole: what it knows of its partitions begins anew."""
+        self._last.clear()
+
+    def was_answered(self, node_id: int) -> bool:
+        """Whether a node has answered a fetch since it was looked at last."""
+        return asyncio.get_running_loop().time() - self._answered.get(node_id, -inf) <= self._lately_s
+
+    def keeps_known(self, topics: Collection[str]) -> bool:
+        """Whether a broker has answered a fetch so lately, these topics are known, and what is known is not old."""
+        is_old = time.time() - self.cluster._last_successful_refresh_ms / 1000 > METADATA_S
+        return (
+            not is_old
+            and any(map(self.was_answered, self._answered))
+            and all(map(self.cluster.partitions_for_topic, topics))
+        )
 
     def force_metadata_update(self) -> Future[bool]:
         """Ask now, or say when the fetcher may look again; it asks then where that is needed still."""
@@ -141,16 +217,33 @@ def partitions_of(client: aiokafka.AIOKafkaConsumer, topics: Collection[str]) ->
     return {TopicPartition(topic, number) for topic, numbers in known.items() for number in numbers}
 
 
-async def silent_leaders(client: Any, partitions: Collection[TopicPartition]) -> dict[TopicPartition, str | None]:
-    """The partitions whose leader does not answer -> that node; None: they have none. One small request a node."""
+def _nothing_new(answer: Any) -> Any:
+    """What a fetch is taken to be answered with when the same bytes come again; None: they say something each time."""
+    if getattr(answer, "error_code", 0):
+        return None
+    for _, partitions in answer.topics or ():
+        if any(code or rest[-1] for _, code, *rest in partitions):
+            return None
+    again = copy(answer)
+    again.topics = []
+    return again
+
+
+async def silent_leaders(
+    client: Any, partitions: Collection[TopicPartition], answers: Callable[[int], bool]
+) -> dict[TopicPartition, str | None]:
+    """The partitions whose leader does not answer -> that node; None: they have none.
+
+    One small request to each node, but those of which it is known that it *answers*.
+    """
     leaders = {partition: client.cluster.leader_for_partition(partition) for partition in partitions}
-    nodes = sorted({node for node in leaders.values() if node is not None and node != -1})
-    answers = dict(zip(nodes, await asyncio.gather(*(_answers(client, node) for node in nodes)), strict=True))
-    answers[-1] = False
+    nodes = sorted({node for node in leaders.values() if node is not None and node != -1 and not answers(node)})
+    told = dict(zip(nodes, await asyncio.gather(*(_answers(client, node) for node in nodes)), strict=True))
+    told[-1] = False
     return {
         partition: None if node == -1 else _address(client, node)
         for partition, node in leaders.items()
-        if node is not None and not answers[node]
+        if node is not None and not told.get(node, True)
     }
 
 

@@ -95,6 +95,7 @@ class AiokafkaConsumer(Assignment):
         self._group_id = group_id
         self._joins = None if self.is_static else group_id
         self._properties = {**CONSUMER_DEFAULTS, **properties}
+        self._fetch_wait_s = float(self._properties["fetch_max_wait_ms"]) / 1000
         self._reader = Reader(self, self._properties.pop("max_unpacked_bytes", MOST_UNPACKED_BYTES))
         self._membership = Membership(self, self._joins, properties.get("group_instance_id"), self._reader.wake)
         self._patience: Patience | None = None  # with each client another one
@@ -108,13 +109,13 @@ class AiokafkaConsumer(Assignment):
         self._patience = Patience(
             client._client,
             session_s=float(self._properties["session_timeout_ms"]) / 1000,
-            fetch_wait_s=float(self._properties["fetch_max_wait_ms"]) / 1000,
+            fetch_wait_s=self._fetch_wait_s,
             follows_leaders=not self._properties.get("client_rack"),
         )
         await connect(client, arguments, self.stop)
         if self._whole:
             await known_topics(client, self._subscription.topics, self.stop)
-        client._fetcher._client = Sparing(client._client, self._reader.answers.note)
+        client._fetcher._client = Sparing(client._client, self._reader.answers.note, self._fetch_wait_s)
         self._reader.is_fast = has_expected_internals(client)
         self._client = client
         self._membership.listener = listener
@@ -182,12 +183,13 @@ class AiokafkaConsumer(Assignment):
         missing = {
             topic for topic in topics if topic not in forbidden and not client.cluster.partitions_for_topic(topic)
         }
-        silent = await silent_leaders(client, partitions)
+        silent = await silent_leaders(client, partitions, self.client._fetcher._client.was_answered)
         return Sight(frozenset(missing), frozenset(forbidden), silent, self.held_up())
 
     async def check(self) -> None:
-        client = self.client._client
-        if not await within(CALL_DEADLINE_S, anybody_answers(client), "asking any broker"):
+        client, fetches = self.client._client, self.client._fetcher._client
+        is_known = not self._whole and fetches.keeps_known(self._subscription.topics)
+        if not is_known and not await within(CALL_DEADLINE_S, anybody_answers(client), "asking any broker"):
             raise TransientBrokerError(f"no broker answers{why_away(client)}")
         self._membership.add(partitions_of(self.client, self._whole))
 

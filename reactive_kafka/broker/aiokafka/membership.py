@@ -77,6 +77,7 @@ class Assignment(Questions):
     def start_at(self, positions: Mapping[TopicPartition, int]) -> None:
         self._check_assigned(positions)
         fetcher = self.client._fetcher
+        fetcher._client.forget()
         for partition, offset in positions.items():
             state = self._theirs.state_value(partition)
             state.seek(offset)
@@ -170,6 +171,7 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             yield
         except Exception as error:
             self._error = error
+            self._wake()
         finally:
             self._is_busy = False
 

@@ -36,6 +36,7 @@ CONNECT_S = 10.0
 PROMPT_S = 5.0
 """How long a node may owe an answer that it has at hand, or a third of the session if that is less."""
 
+KEEPS_UP = (HeartbeatRequest.API_KEY, SyncGroupRequest.API_KEY)
 HEARD = (0, 27)  # error codes of an answer that keeps a session up: none, and that the group is rebalancing
 JOINING = (11, 14)  # keys of the requests that are answered when all members are there
 
@@ -56,6 +57,9 @@ class Reconnecting:
         self, node_id: Any, *, group: ConnectionGroup = ConnectionGroup.DEFAULT, no_hint: bool = False
     ) -> Any:
         """A connection to a node, as the client's own method; None also while it is too early to try again."""
+        known = self._client._conns.get((node_id, group))
+        if known is not None and known.connected():
+            return known
         async with self._locks.setdefault((node_id, group), asyncio.Lock()):
             known = self._client._conns.get((node_id, group))
             if known is not None and known.connected():
@@ -84,15 +88,16 @@ class Patience(Reconnecting):
         super().__init__(client, min(5.0, session_s / 6))
         self._session_s = session_s
         self._heard_at = time.monotonic()  # when the last request was sent that the group answered
-        self._slow_s = fetch_wait_s + SLOW_S
+        self._fetch_wait_s, self._slow_s = fetch_wait_s, fetch_wait_s + SLOW_S
         third_s = session_s / 3
         # A node answers the requests of a connection one after the other: behind a fetch each waits for that.
         prompt_s = min(third_s, PROMPT_S) + fetch_wait_s
         self._silence_s = {
-            HeartbeatRequest: third_s,
-            FindCoordinatorRequest: prompt_s,
-            MetadataRequest: prompt_s,
-            FetchRequest: max(third_s, self._slow_s),
+            HeartbeatRequest.API_KEY: third_s,
+            FindCoordinatorRequest.API_KEY: prompt_s,
+            MetadataRequest.API_KEY: prompt_s,
+            FetchRequest.API_KEY: max(third_s, self._slow_s),
+            SyncGroupRequest.API_KEY: inf,
         }
         self._follows_leaders = follows_leaders  # else followers in the same rack are read, too
         self._request_timeout_s = client._request_timeout_ms / 1000
@@ -108,22 +113,25 @@ class Patience(Reconnecting):
 
         def sends(request: Any, expect_response: bool = True) -> Awaitable[Any]:
             answer: Awaitable[Any] = send(request, expect_response=expect_response)
-            if not isinstance(request, (*self._silence_s, SyncGroupRequest)):
+            if request.API_KEY not in self._silence_s:
                 return answer
             return self._answer(connection, request, answer)
 
         connection.send = sends
 
     async def _answer(self, connection: Any, request: Any, answer: Awaitable[Any]) -> Any:
-        sent_at, silence_s = time.monotonic(), self._silence_s.get(type(request), inf)
-        follows_after_s = self._slow_s if self._follows_leaders and isinstance(request, FetchRequest) else inf
-        watch = _Watch(self._client, connection, request, silence_s, follows_after_s)
+        sent_at, silence_s = time.monotonic(), self._silence_s[request.API_KEY]
+        waits_s, follows_after_s = 0.0, inf
+        if request.API_KEY == FetchRequest.API_KEY:
+            waits_s = self._fetch_wait_s
+            follows_after_s = self._slow_s if self._follows_leaders else inf
+        watch = _Watch(self._client, connection, request, waits_s, silence_s, follows_after_s)
         try:
             response = await answer
         finally:
             watch.cancel()
         # The session begins anew when the group gets a request, which is later than it was sent.
-        if isinstance(request, HeartbeatRequest | SyncGroupRequest) and response.error_code in HEARD:
+        if request.API_KEY in KEEPS_UP and response.error_code in HEARD:
             self._heard_at = sent_at
         return response
 
@@ -151,24 +159,31 @@ class _Watch:
         "_timer",
     )  # fmt: skip
 
-    def __init__(self, client: Any, connection: Any, request: Any, silence_s: float, follows_after_s: float) -> None:
+    def __init__(
+        self, client: Any, connection: Any, request: Any, waits_s: float, silence_s: float, follows_after_s: float
+    ) -> None:
         self._client, self._connection, self._request = client, connection, request
         self._silence_s, self._follows_after_s = silence_s, follows_after_s
         self._began = self._since = time.monotonic()
-        self._progress: object = None
-        self._again()
+        self._progress = self._stands()
+        self._again(waits_s)  # a node that has nothing to tell answers by then
 
     def cancel(self) -> None:
         self._timer.cancel()
 
-    def _again(self) -> None:
-        self._timer = asyncio.get_running_loop().call_later(min(LOOK_S, self._silence_s / 4), self._look)
+    def _again(self, more_s: float = 0.0) -> None:
+        wait_s = more_s + min(LOOK_S, self._silence_s / 4)
+        self._timer = asyncio.get_running_loop().call_later(wait_s, self._look)
+
+    def _stands(self) -> tuple[int, int]:
+        """What changes with each answer, and with each byte of one."""
+        return self._connection._requests[0][0], len(self._connection._reader._buffer)
 
     def _look(self) -> None:
         connection, now = self._connection, time.monotonic()
         if connection._reader is None or not connection._requests:
             return  # closed, or answered in this very moment
-        progress = (connection._requests[0][0], len(connection._reader._buffer))
+        progress = self._stands()
         if progress != self._progress or any(one[1].API_KEY in JOINING for one in connection._requests if one[1]):
             self._progress, self._since = progress, now
         is_slow = now - self._began >= self._follows_after_s

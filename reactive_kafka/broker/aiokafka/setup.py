@@ -37,6 +37,7 @@ CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "rebalance_timeout_ms": 60_000,  # H10: by default as short as the session, and fenced while draining
     "metadata_max_age_ms": 30_000,
     "fetch_max_wait_ms": 500,
+    "consumer_timeout_ms": 5_000,  # 200 by default: its fetcher looks around then, woken for all that there is to do
 }
 CONSUMER_FIXED: Mapping[str, Any] = {
     "enable_auto_commit": False,  # H12: what is committed, and where reading begins, is decided by us

@@ -74,21 +74,21 @@ class TopicIdQuestion(Request[MetadataRequest_v10]):  # type: ignore[misc]
     API_KEY = 3
 
     def __init__(self, topics: Collection[str]) -> None:
-        self._topics = topics
+        self.topics = topics
 
     def build(self, version: Any) -> Any:
-        return version([(NO_ID, topic, {}) for topic in sorted(self._topics)], False, False, False, {})
+        return version([(NO_ID, topic, {}) for topic in sorted(self.topics)], False, False, False, {})
 
 
-async def topic_ids(client: Any, topics: Collection[str], deadline_s: float = CALL_DEADLINE_S) -> dict[str, str]:
-    """topic -> its id, of those that exist and have one. A broker before 2.8 tells none."""
-    if not topics:
+async def topic_ids(client: Any, question: TopicIdQuestion, deadline_s: float = CALL_DEADLINE_S) -> dict[str, str]:
+    """topic -> its id, of those in the question that exist and have one. A broker before 2.8 tells none."""
+    if not question.topics:
         return {}
     node = client.get_random_node()
     if node is None:
         raise TransientBrokerError("asking for the ids of topics: no broker is known")
     try:
-        answer = await within(deadline_s, client.send(node, TopicIdQuestion(topics)), "asking for the ids of topics")
+        answer = await within(deadline_s, client.send(node, question), "asking for the ids of topics")
     except NotImplementedError:  # so aiokafka says that the broker does not speak this version
         return {}
     return ids_of(answer)

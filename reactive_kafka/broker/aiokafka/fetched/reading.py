@@ -38,7 +38,9 @@ class Answers:
 
     def note(self, request: FetchRequest, answer: Any) -> None:
         """Look at an answer, before the client does."""
-        asked = {(topic, one): offset for topic, parts in request.topics for one, offset, _ in parts}
+        asked: dict[Any, int] = {}
+        if answer.topics:
+            asked = {(topic, one): offset for topic, parts in request.topics for one, offset, _ in parts}
         for at, (topic, partitions) in enumerate(answer.topics or ()):
             for number, (partition, code, *rest) in enumerate(partitions):
                 name, content = (topic, partition), rest[-1] or b""

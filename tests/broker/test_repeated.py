@@ -1,0 +1,103 @@
+"""Requests that are sent again as they were: made once, and an answer of the same bytes is not decoded again."""
+
+from __future__ import annotations
+
+from io import BytesIO
+from typing import Any
+
+import pytest
+from aiokafka.protocol.fetch import FetchRequest
+
+from reactive_kafka.broker.aiokafka.asking import Repeated, Sparing, _nothing_new
+
+VERSIONS = {1: (0, 11)}
+NOTHING = (0, 7, 7, 0, [], -1, b"")  # code, end, stable end, start, aborted, replica, records
+
+
+def fetch(offset: int = 7) -> FetchRequest:
+    return FetchRequest(500, 1, 1 << 20, 0, [("orders", [(0, offset, 1 << 20), (1, offset, 1 << 20)])])
+
+
+def answer(asked: Any, *partitions: tuple[Any, ...], code: int = 0) -> bytes:
+    kind = fetch().prepare(VERSIONS).RESPONSE_TYPE
+    parts = [(number, *rest) for number, rest in enumerate(partitions)]
+    written: bytes = kind(0, code, 0, [("orders", parts)]).encode()
+    return written
+
+
+def read(repeated: Repeated, content: bytes, correlation_id: int) -> Any:
+    """As aiokafka's connection reads it: behind the header, which is another one each time."""
+    data = BytesIO(correlation_id.to_bytes(4, "big") + content)
+    asked = repeated.request.prepare(VERSIONS)
+    asked.parse_response_header(data)
+    return asked.RESPONSE_TYPE.decode(data)
+
+
+def test_a_request_is_what_it_would_be_alone() -> None:
+    repeated = Repeated(fetch(), _nothing_new)
+    for _ in range(2):
+        asked = repeated.request.prepare(VERSIONS)
+        assert asked.encode() == fetch().prepare(VERSIONS).encode()
+        assert asked.API_VERSION == 11
+    assert repeated.request.prepare({1: (0, 4)}).encode() == fetch().prepare({1: (0, 4)}).encode()
+
+
+def test_nothing_new_twice_is_read_once_and_names_no_partition_then() -> None:
+    repeated, content = Repeated(fetch(), _nothing_new), answer(fetch(), NOTHING, NOTHING)
+    first = read(repeated, content, 1)
+    assert [len(parts) for _, parts in first.topics] == [2]
+    for number in (2, 3):
+        again = read(repeated, content, number)
+        assert (again.topics, again.API_VERSION, again.error_code) == ([], first.API_VERSION, 0)
+    moved = read(repeated, answer(fetch(), NOTHING, (0, 8, 8, 0, [], -1, b"")), 4)
+    assert [part[2] for part in moved.topics[0][1]] == [7, 8]
+    assert [part[2] for part in read(repeated, content, 5).topics[0][1]] == [7, 7]  # back again is news, too
+
+
+@pytest.mark.parametrize(
+    ("said", "code"), [((0, 7, 7, 0, [], -1, b"x" * 70), 0), ((3, -1, -1, -1, [], -1, b""), 0), (NOTHING, 70)]
+)
+def test_records_and_errors_are_read_each_time(said: tuple[Any, ...], code: int) -> None:
+    repeated, content = Repeated(fetch(), _nothing_new), answer(fetch(), NOTHING, said, code=code)
+    for number in range(3):
+        assert [len(parts) for _, parts in read(repeated, content, number).topics] == [2]
+
+
+def test_another_connection_begins_anew() -> None:
+    repeated, content = Repeated(fetch(), _nothing_new), answer(fetch(), NOTHING, NOTHING)
+    for _ in range(2):
+        data = BytesIO(bytes(4) + content)
+        data.seek(4)
+        assert repeated.request.prepare(dict(VERSIONS)).RESPONSE_TYPE.decode(data).topics
+
+
+class Node:
+    """What :class:`Sparing` sends with: answers as told."""
+
+    cluster = None
+
+    def __init__(self) -> None:
+        self.sent: list[Any] = []
+
+    async def send(self, node_id: int, request: Any, **_: Any) -> Any:
+        self.sent.append(request)
+        data = BytesIO(bytes(4) + answer(request, NOTHING, NOTHING))
+        data.seek(4)
+        return request.prepare(VERSIONS).RESPONSE_TYPE.decode(data)
+
+
+async def test_the_fetcher_sees_partitions_again_after_a_seek_and_where_it_asks_for_others() -> None:
+    node, looks = Node(), list[int]()
+    sparing = Sparing(node, lambda request, said: looks.append(len(said.topics)), 0.5)
+    assert not sparing.was_answered(1)
+    seen = [len((await sparing.send(1, fetch())).topics) for _ in range(3)]
+    assert seen == looks == [1, 0, 0]
+    assert len(set(map(id, node.sent))) == 1
+    assert sparing.was_answered(1)
+    assert not sparing.was_answered(2)
+    sparing.forget()
+    seen = [len((await sparing.send(1, fetch())).topics) for _ in range(2)]
+    assert seen == [1, 0]
+    assert len((await sparing.send(1, fetch(8))).topics) == 1
+    assert len((await sparing.send(1, fetch(7))).topics) == 1
+    assert len((await sparing.send(2, fetch(7))).topics) == 1  # another node
