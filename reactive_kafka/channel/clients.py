@@ -43,8 +43,7 @@ class ChannelConsumer:
         if role.is_for_retries and not hook.covers_retries:
             hook, reader = NoHook(role.settings.name), shared.connector
         settings, parts = role.settings, replace(shared, settings=role.settings, hook=hook, reader=reader)
-        self.name = role.name
-        self.is_for_retries = role.is_for_retries
+        self.name, self.is_for_retries = role.name, role.is_for_retries
         self._parts = parts
         self.signals = ClientSignals(signals)
         self._scopes: list[anyio.CancelScope] = []
@@ -57,9 +56,8 @@ class ChannelConsumer:
             or (settings.checkpoint is not None and not role.is_for_retries),
             room=parts.commits.room,
         )
-        starts = starts_of(settings, parts.resume)
-        ranges = settings.ranges
-        self.table = PartitionTable(is_static=bool(settings.assign), policy=policy, starts=starts, ranges=ranges)
+        starts, is_static = starts_of(settings, parts.resume), bool(settings.assign)
+        self.table = PartitionTable(is_static=is_static, policy=policy, starts=starts, ranges=settings.ranges)
         self.engine = CommitEngine(role.strategy, self.table, hook.is_in_transaction)
         self.committer = Committer(
             settings.name, self.engine, parts.clock, parts.observer, self._confirmed, facts=parts.commits,
@@ -91,8 +89,7 @@ class ChannelConsumer:
         self.reads_with = self.table.has
         self.retains = self.starts.is_retained
         self.stands_at = self.engine.stands_at
-        self.due = self.engine.due_with
-        self.stored = self.engine.stored_with
+        self.due, self.stored = self.engine.due_with, self.engine.stored_with
 
     def start(self, after: Callable[[], Awaitable[None]] | None = None) -> None:
         """Start its tasks; they connect, once *after* is over, and go on trying where no broker answers."""
@@ -125,6 +122,7 @@ class ChannelConsumer:
 
     def _joined(self) -> None:
         self.catch_up.begins()
+        self.connection.wake()  # a poll of before may wait for long, and asks for nothing that has come with this
         self.signals.joined()
 
     async def close(self) -> None:
@@ -171,6 +169,7 @@ class ChannelConsumer:
         one = self.table.get(partition)
         if one is not None:
             self.owned.drop(one)
+            self.connection.wake()
 
     def give_up(self, partition: TopicPartition) -> None:
         """Discard a partition that waits to hear whether it is retained: somebody else may have had its row."""
@@ -232,6 +231,12 @@ class ChannelClients(list[ChannelConsumer]):
     def all_trackers(self) -> list[OffsetTracker]:
         """Also the trackers of partitions that are suspended."""
         return [tracker for client in self for tracker in client.table.all_trackers()]
+
+    def holding(self, *, also_left: bool = False) -> list[OffsetTracker]:
+        """Of the trackers that are ours, with *also_left* of suspended ones too, those that hold a record: few."""
+        held = [one for client in self for one in client.fetcher.holding()]
+        found = [one.tracker if also_left else one.live for one in held]
+        return [tracker for tracker in found if tracker is not None]
 
     def in_flight(self) -> int:
         """Records with a handler, or with the application, and without a verdict."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from math import inf
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer
@@ -14,7 +15,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
 from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable
 from reactive_kafka.partitions.assignment import Assignment
-from reactive_kafka.partitions.budget import NOTHING
+from reactive_kafka.partitions.budget import NOTHING, Asked
 from reactive_kafka.partitions.committer import Committer
 from reactive_kafka.partitions.fetcher import Fetcher
 from reactive_kafka.partitions.lifeline import Lifeline
@@ -24,6 +25,9 @@ from reactive_kafka.tasks import Handle, is_set_within
 
 POLL_S = 0.5
 """Longest wait of one poll: the client must be polled all the time, paused or draining."""
+
+IDLE_POLL_S = 2.0
+"""The same where the last poll has brought nothing, and only what wakes a poll could change what this one asks for."""
 
 CHECK_S = 2.0
 """How often a broker is asked whether it is there."""
@@ -67,6 +71,9 @@ class Connection:
         self._away_since: float | None = None
         self._is_refused = False  # a broker answers, and does not let us read
         self._is_closed = False
+        self._is_idle = False  # the last poll has brought nothing
+        # The client leaves the group when nobody has polled it for so long.
+        self._idle_poll_s = min(IDLE_POLL_S, float(settings.client.get("max_poll_interval_ms", inf)) / 4000)
         self.reach = Reach(settings.name, starts.table, parts.observer, tells_topics=name == settings.name)
         self.stable = StableOffsets(settings.name, starts.table, parts.observer)
         self._make: Callable[[], Consumer] = lambda: parts.reader.consumer(
@@ -177,7 +184,8 @@ class Connection:
         if not self._starts.are_done:
             await self._starts.find()
         asked = self._fetcher.asks(consumer) if self._signals.is_taking() else NOTHING
-        poll = await consumer.poll(asked.budgets, POLL_S if asked.again_s is None else asked.again_s, asked.most)
+        poll = await consumer.poll(asked.budgets, self._wait_s(asked), asked.most)
+        self._is_idle = not poll.chunks and not poll.errors
         self._fetcher.take(poll)
         if poll.chunks:
             self._committer.records_came()
@@ -185,6 +193,13 @@ class Connection:
         for partition, error in poll.errors.items():
             if (fatal := await self._fetcher.failures.cannot_read(partition, error)) is not None:
                 self._signals.fail(fatal)
+
+    def _wait_s(self, asked: Asked) -> float:
+        """How long a poll may wait for records."""
+        if asked.again_s is not None:
+            return asked.again_s
+        is_steady = self._starts.are_done and self._signals.is_taking() and not asked.left_out
+        return max(POLL_S, self._idle_poll_s) if self._is_idle and is_steady and self._away_since is None else POLL_S
 
     async def _check(self, consumer: Consumer) -> None:
         """Ask for a broker now and then; the client itself is silent about their absence."""

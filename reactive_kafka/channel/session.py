@@ -79,8 +79,8 @@ class ChannelSession:
         self.worker_signals = WorkerSignals(verdicts, self.acknowledger, signals.exit, clients.store_plans)
         self.workers = self._workers(spec)
         self.guard = PoisonGuard(
-            verdicts, self.workers, self.acknowledger.dead_letter, clients.trackers, clients.all_trackers,
-            signals.is_over,
+            verdicts, self.workers, self.acknowledger.dead_letter, clients.holding,
+            lambda: clients.holding(also_left=True), signals.is_over,
         )  # fmt: skip
         shared = ClientParts(
             settings=settings, clock=clock, observer=observer, spawn=self.spawn, connector=services.connector,
@@ -176,7 +176,7 @@ class ChannelSession:
 
     def look(self) -> None:
         """Let go of what was settled lately, by whomever: it is timed then; of many partitions in turns."""
-        trackers = list(self.clients.trackers())
+        trackers = self.clients.holding()
         first = self._looked_at if self._looked_at < len(trackers) else 0
         self._looked_at = first + LOOKED_AT
         for tracker in trackers[first : self._looked_at]:

@@ -160,16 +160,21 @@ class Fetcher:
 
     def _held(self) -> Mapping[TopicPartition, int]:
         """Partition -> its records that take room, where there are any."""
-        found, still = {}, []
-        for one in self._holding:
-            records = 0 if one.tracker is None else one.tracker.unsettled
-            one.holds = records > 0
-            if one.holds:
-                still.append(one)
+        found = {}
+        for one in self.holding():
+            if one.tracker is not None and (records := one.tracker.unsettled):
                 found[one.id] = records
-        self._holding = still
+            elif one.tracker is not None:
+                one.tracker.compact()  # the next time it is not there
         unstored = self._parts.hook.unstored(self._table.all_trackers)
         return found | {partition: records for partition, records in unstored.items() if records}
+
+    def holding(self) -> list[Partition]:
+        """Those with a record in their window: none, where nothing comes. The settled ones of others were let go of."""
+        for one in self._holding:
+            one.holds = one.tracker is not None and bool(one.tracker.flags)
+        self._holding = [one for one in self._holding if one.holds]
+        return self._holding
 
     def _read_ahead(
         self,

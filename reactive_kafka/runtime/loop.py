@@ -50,16 +50,33 @@ class LoopLag:
 
     async def measure(self) -> None:
         """Measure until it is cancelled."""
+        # By timers: a sleep takes a second turn of the loop for its task, and these are most turns of an idle one.
+        loop = asyncio.get_running_loop()
+        failed: asyncio.Future[None] = loop.create_future()
+        timer: asyncio.TimerHandle
+
+        def turned(due: float) -> None:
+            nonlocal timer
+            try:
+                self._look(due, watch.turned())
+            except Exception as error:
+                failed.set_exception(error)
+            else:
+                timer = loop.call_later(TICK_S, turned, self._clock.monotonic() + TICK_S)
+
         with LoopWatch() as watch:
-            while True:
-                due = self._clock.monotonic() + TICK_S
-                await asyncio.sleep(TICK_S)
-                self.last_turn = self._clock.monotonic()
-                self._lags.append(max(0.0, self.last_turn - due))
-                where = watch.turned()
-                if self._lags[-1] >= WARNED_S:
-                    self._observer.on(LoopBlocked(lag_s=self._lags[-1], where=where))
-                self._each_tick()
+            timer = loop.call_later(TICK_S, turned, self._clock.monotonic() + TICK_S)
+            try:
+                await failed
+            finally:
+                timer.cancel()
+
+    def _look(self, due: float, where: str) -> None:
+        self.last_turn = self._clock.monotonic()
+        self._lags.append(max(0.0, self.last_turn - due))
+        if self._lags[-1] >= WARNED_S:
+            self._observer.on(LoopBlocked(lag_s=self._lags[-1], where=where))
+        self._each_tick()
 
 
 class LoopWatch:
