@@ -34,7 +34,7 @@ HOURS ?= 1
 KILLS ?= 1000
 FAST := not kafka and not prometheus and not postgres and not redis and not spark and not long_faults
 
-.PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types house bench bench-check bench-growth bench-micro bench-rebalance bench-spark constraints audit clean
+.PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types house bench bench-check bench-growth bench-micro bench-plots bench-rebalance bench-spark constraints audit clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -120,6 +120,9 @@ bench-growth: setup ## Measure how costs grow, and print what 10,000 partitions,
 
 bench-micro: setup ## Measure single parts of the package without a broker
 	@$(BIN)/python -m benchmarks.micro
+
+bench-plots: setup ## Measure and draw what docs/performance.md shows, 10 minutes (BENCH_ARGS='--only keys', BENCH_ARGS=--draw)
+	@$(BIN)/python -m benchmarks.plots $(BENCH_ARGS)
 
 constraints: $(TOOLS_VENV)/.ready ## Write the locks (versions and hashes) anew for pyproject.toml (LOCK_ARGS=--upgrade takes the newest versions)
 	@scripts/update-constraints.sh $(TOOLS_VENV)/bin/uv $(LOCK_ARGS)
