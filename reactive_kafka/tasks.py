@@ -15,9 +15,8 @@ import concurrent.futures
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from functools import partial
 from threading import get_ident
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from reactive_kafka.errors import UnexpectedEndError, describe
 
@@ -29,8 +28,16 @@ CLEANED_UP_S = 2.0
 """How long what was cancelled for taking too long may take to clean up."""
 
 Work = Callable[[], Awaitable[None]]
-Spawn = Callable[[Work, str], object]
-"""Starts a task with a name, which ends with the application; its owner hears of what it raises."""
+
+
+class Spawn(Protocol):
+    """Starts a task with a name, which ends with the application; its owner hears of what it raises.
+
+    The task runs in the context that is given, or else in a copy of the caller's.
+    """
+
+    def __call__(self, work: Work, name: str, context: Context | None = None, /) -> object: ...
+
 
 Fails = Callable[[BaseException], object]
 """Told what has escaped from a task."""
@@ -44,9 +51,16 @@ def log_failure(error: BaseException) -> None:
 class Handle:
     """A task that was started."""
 
-    def __init__(self, work: Work, name: str, fails: Fails, is_ending: Callable[[], bool] = lambda: False) -> None:
+    def __init__(
+        self,
+        work: Work,
+        name: str,
+        fails: Fails,
+        is_ending: Callable[[], bool] = lambda: False,
+        context: Context | None = None,
+    ) -> None:
         self.is_cancelled = False
-        self.task = asyncio.create_task(self._run(work, name, fails, is_ending), name=name)
+        self.task = asyncio.create_task(self._run(work, name, fails, is_ending), name=name, context=context)
 
     def cancel(self) -> None:
         """Cancel it, once; whoever owns it does not hear of that."""
@@ -93,13 +107,17 @@ class Tasks:
 
     def of(self, fails: Fails) -> Spawn:
         """What starts the tasks of one owner."""
-        return partial(self.start, fails=fails)
 
-    def start(self, work: Work, name: str, fails: Fails) -> Handle | None:
+        def spawn(work: Work, name: str, context: Context | None = None) -> Handle | None:
+            return self.start(work, name, fails, context)
+
+        return spawn
+
+    def start(self, work: Work, name: str, fails: Fails, context: Context | None = None) -> Handle | None:
         """Start a task; None once the application has ended them all: what comes after that is not begun."""
         if self._is_over:
             return None
-        handle = Handle(work, name, fails, self.is_ending)
+        handle = Handle(work, name, fails, self.is_ending, context)
         self._running[handle.task] = handle
         handle.task.add_done_callback(self._running.pop)
         return handle

@@ -9,6 +9,7 @@ from typing import Any
 
 from reactive_kafka.channel.clients import ChannelClients, ChannelConsumer
 from reactive_kafka.channel.connection import CONNECTING
+from reactive_kafka.channel.functions import HEADER
 from reactive_kafka.channel.signals import ChannelSignals
 from reactive_kafka.channel.spec import ChannelSpec, ChannelTotals, roles
 from reactive_kafka.channel.status import ChannelStatus
@@ -17,8 +18,7 @@ from reactive_kafka.checkpoint.rows import CheckpointRows
 from reactive_kafka.commit.poison import oldest_started
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.capped import CappedLanes
-from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.lanes import CappedLanes, Lanes
 from reactive_kafka.delivery.limit import LimitedCappedLanes, LimitedLanes
 from reactive_kafka.delivery.poison import PoisonGuard
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
@@ -96,13 +96,13 @@ class ChannelSession:
     def _lanes(self, spec: ChannelSpec) -> Lanes:
         settings, totals = self._settings, self._totals
         given: Any = {"shared": settings.ordering == "unordered", "key_of": spec.key_of, "pauses": totals.pauses}
+        given["keys_are_total"] = settings.key is None or settings.key.startswith(HEADER)  # no function of users
         limited: Any = (totals.limit, spec.services.clock, self._may_start)
         most = None if spec.keeps_plans else settings.concurrency_per_partition
         if most is None:
             return Lanes(**given) if totals.limit is None else LimitedLanes(*limited, **given)
-        if totals.limit is None:
-            return CappedLanes(most=most, **given)
-        return LimitedCappedLanes(*limited, most=most, **given)
+        given["most"] = most
+        return CappedLanes(**given) if totals.limit is None else LimitedCappedLanes(*limited, **given)
 
     def _may_start(self) -> None:
         self.workers.work_is_there()

@@ -1,9 +1,9 @@
-"""The queued records of one partition, or of one key within it. No I/O, no clock."""
+"""The queued records of one partition. No I/O, no clock."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from math import inf
 from typing import Any, NamedTuple
 
@@ -13,6 +13,9 @@ from reactive_kafka.delivery.states import LANE_TRANSITIONS, OPEN, PAUSED_LANES,
 from reactive_kafka.records import RawRecord
 
 NO_RECORDS: Sequence[RawRecord] = ()
+
+UNKEYED = object()
+"""The key of a worker that holds none."""
 
 KeyOf = Callable[[RawRecord], Hashable]
 """What a record is ordered by."""
@@ -26,7 +29,7 @@ class Lane:
     """
 
     __slots__ = (
-        "_behind", "_waiting_behind", "arrived", "delayed", "first", "low_water", "queued", "records",
+        "_behind", "_waiting_behind", "arrived", "delayed", "first", "low_water", "queued", "reading", "records",
         "state", "taken", "tracker", "weighed", "weight", "workers",
     )  # fmt: skip
 
@@ -45,6 +48,7 @@ class Lane:
         self.weight = 0  # their bytes
         self._behind: deque[tuple[Sequence[RawRecord], int, float]] = deque()
         self._waiting_behind = 0
+        self.reading: Iterator[tuple[int, RawRecord]] | None = None  # the current piece: see :meth:`read`
 
     @property
     def cursor(self) -> int:
@@ -55,41 +59,45 @@ class Lane:
     def cursor(self, at: int) -> None:
         self.taken = self.first + at - 1
 
-    @property
-    def partition_lane(self) -> Lane:
-        """The lane of the whole partition: itself."""
-        return self
-
-    def parts(self) -> Iterable[Part]:
-        """The lanes that stand in the queue for this partition."""
-        return (self,)
-
-    def add(self, records: Sequence[RawRecord], first: int, now: float) -> Iterable[Part]:
-        """Queue records, the first with arrival number *first*; the lanes that have work by that."""
+    def add(self, records: Sequence[RawRecord], first: int, now: float) -> None:
+        """Queue records, the first with arrival number *first*."""
         # Of a lane that is not open nothing may be current: a worker that is still in it would go on with that.
         if self.state is OPEN and self.cursor >= len(self.records) and not self._behind:
-            self.records, self.first, self.arrived, self.cursor = records, first, now, 0
+            self.records, self.first, self.arrived, self.cursor, self.reading = records, first, now, 0, None
         else:
             self._behind.append((records, first, now))
             self._waiting_behind += len(records)
-        return (self,)
 
     def advance(self) -> bool:
         """Go on to the next piece when the current one has been read; False if nothing may be taken."""
         if self.cursor < len(self.records):
             return True
         if self.state is not OPEN or not self._behind:
-            self.records, self.cursor = NO_RECORDS, 0  # lets go of the records
+            self.records, self.cursor, self.reading = NO_RECORDS, 0, None  # lets go of the records
             return False
         self.records, self.first, self.arrived = self._behind.popleft()
         self._waiting_behind -= len(self.records)
-        self.cursor = 0
+        self.cursor, self.reading = 0, None
         return True
 
     @property
     def waiting(self) -> int:
         """Records that no worker has taken, without those that are not due yet."""
         return len(self.records) - self.cursor + self._waiting_behind
+
+    @property
+    def on_offer(self) -> int:
+        """Of these, those that a worker may find when it looks."""
+        return self.waiting
+
+    def read(self) -> Iterator[tuple[int, RawRecord]]:
+        """What is left of the current piece, with arrival numbers: all who ask take from one and the same iterator.
+
+        Whoever takes a record out writes ``taken``, and asks anew when ``reading`` is another iterator, or none.
+        """
+        if self.reading is None:
+            self.reading = enumerate(self.records[self.cursor :] if self.cursor else self.records, self.taken + 1)
+        return self.reading
 
     @property
     def next_due(self) -> float | None:
@@ -100,10 +108,9 @@ class Lane:
         """A worker begins to take records."""
         self.workers += 1
 
-    def leave(self) -> bool:
-        """A worker turns away; whether the lane may have work for another one."""
+    def leave(self) -> None:
+        """A worker turns away."""
         self.workers -= 1
-        return True
 
     def pieces(self) -> Iterator[tuple[int, Sequence[Any]]]:
         """The queued records piece by piece, each with the arrival number of its first record."""
@@ -141,7 +148,7 @@ class Lane:
 
     def clear(self) -> None:
         """Forget all that no worker has."""
-        self.records, self.cursor = NO_RECORDS, 0
+        self.records, self.cursor, self.reading = NO_RECORDS, 0, None
         self._behind.clear()
         self.delayed.clear()
         self._waiting_behind = 0
@@ -156,9 +163,9 @@ class Lane:
             rest = self.records[self.cursor :]
             self._behind.appendleft((rest, self.first + self.cursor, self.arrived))
             self._waiting_behind += len(rest)
-        self.records, self.cursor = NO_RECORDS, 0
+        self.records, self.cursor, self.reading = NO_RECORDS, 0, None
 
-    def put_back(self, record: RawRecord, index: int) -> None:
+    def put_back(self, record: RawRecord, index: int, key: Hashable = UNKEYED) -> None:
         """Return a taken record to the head of the lane, even if newer records were read meanwhile."""
         self.cut()
         self._behind.appendleft(([record], index, self.arrived))
@@ -171,101 +178,6 @@ class Lane:
             at = next((at for at, piece in enumerate(self._behind) if piece[1] > first), len(self._behind))
             self._behind.insert(at, (records, first, self.arrived))
             self._waiting_behind += len(records)
-
-
-class KeyLane:
-    """The queued records of one key of one partition, each with its arrival number."""
-
-    __slots__ = ("error", "key", "partition_lane", "queue", "queued", "tracker", "workers")
-
-    def __init__(self, partition_lane: KeyedLane, key: Hashable, error: BaseException | None = None) -> None:
-        self.partition_lane = partition_lane
-        self.tracker = partition_lane.tracker
-        self.key = key
-        self.error = error  # why the key of its only record cannot be told
-        self.queue: deque[tuple[RawRecord, int]] = deque()
-        self.queued = False
-        self.workers = 0
-
-    @property
-    def waiting(self) -> int:
-        return len(self.queue)
-
-    def advance(self) -> bool:
-        return bool(self.queue) and self.partition_lane.state is OPEN
-
-    def enter(self) -> None:
-        self.workers += 1
-        self.partition_lane.workers += 1
-
-    def leave(self) -> bool:
-        """A worker turns away; False if no record of the key is left, which then has no lane any more."""
-        whole = self.partition_lane
-        self.workers -= 1
-        whole.workers -= 1
-        if not self.queue and not self.workers and whole.keys.get(self.key) is self:
-            del whole.keys[self.key]
-            return False
-        return True
-
-    def put_back(self, record: RawRecord, index: int) -> None:
-        self.queue.appendleft((record, index))
-        self.partition_lane.in_keys += 1
-
-
-class KeyedLane(Lane):
-    """The queued records of one partition, by key. A key has a lane only while records of it wait or run."""
-
-    __slots__ = ("_key_of", "in_keys", "keys")
-
-    def __init__(self, tracker: OffsetTracker, key_of: KeyOf) -> None:
-        super().__init__(tracker)
-        tracker.in_order = False
-        self._key_of = key_of
-        self.keys: dict[Hashable, KeyLane] = {}
-        self.in_keys = 0  # records that wait in the lanes of all keys
-
-    def parts(self) -> Iterable[Part]:
-        return self.keys.values()
-
-    def add(self, records: Sequence[RawRecord], first: int, now: float) -> Iterable[Part]:
-        if not self.waiting:
-            self.arrived = now
-        keys, key_of = self.keys, self._key_of
-        with_work = []
-        for index, record in enumerate(records, first):
-            try:
-                key = key_of(record)
-                lane = keys.get(key)
-                if lane is None:
-                    lane = keys[key] = KeyLane(self, key)
-            except BaseException as failed:  # the function, and its keys, are the application's and may raise anything
-                key = object()  # like no other: the record is nacked alone, when its turn comes
-                lane = keys[key] = KeyLane(self, key, failed)
-            if not lane.queue:
-                with_work.append(lane)
-            lane.queue.append((record, index))
-        self.in_keys += len(records)
-        return with_work
-
-    def advance(self) -> bool:
-        """Nobody takes from the partition's lane itself."""
-        return False
-
-    @property
-    def waiting(self) -> int:
-        return self.in_keys
-
-    def clear(self) -> None:
-        super().clear()
-        for lane in self.keys.values():
-            lane.queue.clear()
-        self.keys.clear()
-        self.in_keys = 0
-
-
-Part = Lane | KeyLane
-"""What stands in the queue, and what a worker holds."""
 
 
 class Slice(NamedTuple):

@@ -8,7 +8,8 @@ from math import inf
 from typing import Any
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lane import KeyedLane, KeyOf, Lane, Part, Slice
+from reactive_kafka.delivery.keyed import KeyedLane
+from reactive_kafka.delivery.lane import KeyOf, Lane, Slice
 from reactive_kafka.delivery.states import OPEN
 from reactive_kafka.records import RawRecord, TopicPartition
 
@@ -62,12 +63,20 @@ class Lanes:
 
     is_limited = False  # of what is taken only one record may be started: see ``rate_limit``
 
-    def __init__(self, *, shared: bool, key_of: KeyOf | None = None, pauses: Pauses | None = None) -> None:
-        self.shared = shared  # several workers may take from one lane at once (``ordering = "unordered"``)
+    def __init__(
+        self,
+        *,
+        shared: bool,
+        key_of: KeyOf | None = None,
+        keys_are_total: bool = False,
+        pauses: Pauses | None = None,
+    ) -> None:
         self.is_keyed = key_of is not None
+        self.shared = shared or self.is_keyed  # several workers may take from one lane at once
         self._key_of = key_of  # what records are ordered by (``ordering = "key"``); None: by their partition
+        self._keys_are_total = keys_are_total  # none of them can be missed: see KeyedLane
         self._pauses = Pauses() if pauses is None else pauses
-        self._ready: deque[Part] = deque()
+        self._ready: deque[Lane] = deque()
         self.is_at_end = False  # all that is wanted has been read: what waits for a batch to fill waits in vain
 
     def new(self, tracker: OffsetTracker) -> Lane:
@@ -78,7 +87,9 @@ class Lanes:
         return lane
 
     def _made(self, tracker: OffsetTracker) -> Lane:
-        return Lane(tracker) if self._key_of is None else KeyedLane(tracker, self._key_of)
+        if self._key_of is None:
+            return Lane(tracker)
+        return KeyedLane(tracker, self._key_of, is_total=self._keys_are_total)
 
     def is_full(self, lane: Lane) -> bool:
         """Whether no more of a partition may be taken at once, whatever waits in it."""
@@ -94,8 +105,8 @@ class Lanes:
                 self.offer(lane)
 
     def add(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float) -> None:
-        for part in lane.add(records, first, now):
-            self._enqueue(part)
+        lane.add(records, first, now)
+        self._enqueue(lane)
 
     def add_due(self, lane: Lane, now: float, keep: Callable[[TopicPartition, Any], Any]) -> int:
         """Queue what *keep* makes of the delayed records of a lane that are due by *now*; how many they are."""
@@ -105,31 +116,28 @@ class Lanes:
         return len(due)
 
     def offer(self, lane: Lane) -> None:
-        """Put into the queue what of a partition's lane has work."""
-        for part in lane.parts():
-            self._enqueue(part)
+        """Put a lane into the queue if it has work."""
+        self._enqueue(lane)
 
-    def take(self) -> Part | None:
+    def take(self) -> Lane | None:
         """A lane with work, to be released when the worker turns away from it; None if there is none."""
         while self._ready:
             lane = self._ready.popleft()
             lane.queued = False
-            if lane.advance():
+            if lane.find() if isinstance(lane, KeyedLane) else lane.advance():
                 lane.enter()
-                if self.shared:
+                if self.shared and lane.on_offer > 1:  # one is for who takes it
                     self._enqueue(lane)
                 return lane
         return None
 
-    def release(self, lane: Part) -> None:
+    def release(self, lane: Lane) -> None:
         """A worker turns away from a lane; if it has work left it goes to the end of the queue."""
-        if lane.leave():
-            self._enqueue(lane)
+        lane.leave()
+        self._enqueue(lane)
 
-    def _enqueue(self, lane: Part) -> None:
-        if lane.queued or (lane.workers and not self.shared) or not lane.waiting:
-            return
-        if lane.partition_lane.state is not OPEN:
+    def _enqueue(self, lane: Lane) -> None:
+        if lane.queued or (lane.workers and not self.shared) or lane.state is not OPEN or not lane.on_offer:
             return
         lane.queued = True
         self._ready.append(lane)
@@ -138,6 +146,10 @@ class Lanes:
     def has_work(self) -> bool:
         """Whether a lane stands in the queue (its work may have been taken meanwhile)."""
         return bool(self._ready)
+
+    def has_others(self, lane: Lane) -> bool:
+        """Whether another lane stands in the queue."""
+        return len(self._ready) > lane.queued
 
     @property
     def whole_at(self) -> float:
@@ -174,7 +186,7 @@ class Lanes:
         while room and self._ready:
             lane = self._ready.popleft()
             lane.queued = False
-            if not isinstance(lane, Lane) or not lane.advance():
+            if not lane.advance():
                 continue
             lane.enter()
             taken = lane.take(room)
@@ -189,8 +201,8 @@ class Lanes:
         """The lanes of whole partitions that may be taken now, in their order; the others leave the queue."""
         found: list[Lane] = []
         for lane in self._ready:
-            lane.queued = isinstance(lane, Lane) and lane.advance()
-            if isinstance(lane, Lane) and lane.queued:
+            lane.queued = lane.advance()
+            if lane.queued:
                 found.append(lane)
         self._ready = deque(found)
         return found
@@ -203,3 +215,18 @@ class Lanes:
         lane.enter()
         if self.shared:
             self._enqueue(lane)
+
+
+class CappedLanes(Lanes):
+    """Lanes of which only so many workers are in one partition at once: ``concurrency_per_partition``."""
+
+    def __init__(self, *, most: int, **given: Any) -> None:
+        super().__init__(**given)
+        self._most = most
+
+    def is_full(self, lane: Lane) -> bool:
+        return lane.workers >= self._most
+
+    def _enqueue(self, lane: Lane) -> None:
+        if lane.workers < self._most:
+            super()._enqueue(lane)

@@ -9,9 +9,8 @@ from math import inf
 from typing import Any
 
 from reactive_kafka.clock import Clock
-from reactive_kafka.delivery.capped import CappedLanes
-from reactive_kafka.delivery.lane import Part, Slice
-from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.lane import Lane, Slice
+from reactive_kafka.delivery.lanes import CappedLanes, Lanes
 
 
 class Bucket:
@@ -67,7 +66,7 @@ class LimitedLanes(Lanes):
         self._wake = wake  # called when records that were asked for may start
         self._timer: TimerHandle | None = None
 
-    def take(self) -> Part | None:
+    def take(self) -> Lane | None:
         """As of all lanes; of what it gives one record is to be started, and only that."""
         if not self.has_work or self._is_early():
             return None

@@ -36,6 +36,11 @@ class Places:
         """Whether a worker has nothing to do, or may be started."""
         return bool(self._idle) or self._taken < self._most
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether a worker that is done waiting for something else has no place to go on in."""
+        return bool(self._returning)
+
     def change(self, worker: Worker, event: str) -> None:
         """Change a worker's state, and take or give up its place by that."""
         before = worker.state

@@ -13,8 +13,9 @@ from collections.abc import Sequence
 from itertools import count
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.calls import Isolation, in_context
-from reactive_kafka.delivery.lane import Lane, Part
+from reactive_kafka.delivery.calls import Isolation
+from reactive_kafka.delivery.keyed import KeyedLane
+from reactive_kafka.delivery.lane import UNKEYED, Lane
 from reactive_kafka.delivery.places import Places, answer
 from reactive_kafka.delivery.states import IDLE, PARKED_WORKERS, RUNNING
 from reactive_kafka.delivery.workers import Worker, Workers, WorkerSetup, WorkerSignals
@@ -38,6 +39,7 @@ class WorkerPool(Workers):
         self._channel = channel
         self._clock = setup.clock
         self._spawn = setup.spawn
+        self._context = setup.context
         self._totals = setup.totals
         self._is_waking = False
         self._is_stopping = False
@@ -63,11 +65,12 @@ class WorkerPool(Workers):
             self.work_is_there()
 
     def _start_worker(self) -> None:
-        async def run() -> None:
-            worker = Worker(self, keeps_apart=self._isolation.in_contexts)
-            await in_context(self._work, worker, worker.context)
+        context = self._context.copy()
 
-        self._spawn(run, f"worker {next(self._names)} of {self._settings.name}")
+        async def run() -> None:
+            await self._work(Worker(self, context, keeps_apart=self._isolation.in_contexts))
+
+        self._spawn(run, f"worker {next(self._names)} of {self._settings.name}", context)
 
     def _goes_on_in_another(self, worker: Worker) -> bool:
         """Whether a worker ends for another one, in whose task and context no handler has left anything."""
@@ -76,10 +79,10 @@ class WorkerPool(Workers):
             self._places.start()
         return worker.is_spent
 
-    # "take" and "turn away" come with every lane, which with many keys is with every record. So these two changes are
-    # written out: to look them up in the table costs 0.3 µs, a tenth of such a record. A test holds them to the table.
+    # "take" and "turn away" come with every lane, and where few records come at a time that is with every record. So
+    # these two changes are written out: to look them up in the table costs 0.3 µs. A test holds them to the table.
 
-    def _hold(self, worker: Worker, lanes: Sequence[Part]) -> None:
+    def _hold(self, worker: Worker, lanes: Sequence[Lane]) -> None:
         if worker.state is not IDLE:
             worker.follow("take")  # raises
         worker.state = RUNNING
@@ -103,10 +106,13 @@ class WorkerPool(Workers):
 
     def _release(self, worker: Worker) -> None:
         lanes, worker.lanes = worker.lanes, ()
+        key, worker.key = worker.key, UNKEYED
         worker.left = lanes
         for lane in lanes:
+            if isinstance(lane, KeyedLane) and key is not UNKEYED:
+                lane.free(key)
             self._lanes.release(lane)
-            self._channel.progress(lane.partition_lane)
+            self._channel.progress(lane)
 
     async def _rest(self, worker: Worker, most_s: float | None = None) -> bool:
         """Wait for work; False: the worker ends. What it has settled last is timed first, as after each stretch."""
@@ -175,13 +181,13 @@ class WorkerPool(Workers):
                 tracker.nack(index)
             elif tracker.is_open(index):
                 tracker.unstart(index)
-                lanes[id(tracker)].put_back(message.record, index)
+                lanes[id(tracker)].put_back(message.record, index, worker.key)
 
     def tell_calls(self) -> None:
         self._isolation.tell_calls()
 
     def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
-        if self._lanes.shared:
+        if self._lanes.shared and not self._lanes.is_keyed:
             return
         for worker in self._busy:
             if worker.has(tracker, index):
@@ -199,7 +205,7 @@ class WorkerPool(Workers):
         # The lane's partition has gone for good, so nobody waits for these handlers, and one that never ends must not
         # keep its place for ever. A worker whose handler does end, ends.
         for worker in self._busy:
-            if any(part.partition_lane is lane for part in worker.lanes):
+            if lane in worker.lanes:
                 self._places.abandon(worker)
 
     def interrupt(self, tracker: OffsetTracker, index: int) -> list[Delivery]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any
@@ -13,7 +13,8 @@ from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.current import CALL, WORKER, Call, LazyMessage
-from reactive_kafka.delivery.lane import Lane, Part
+from reactive_kafka.delivery.keyed import KeyedLane
+from reactive_kafka.delivery.lane import UNKEYED, Lane
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.returned import ReturnedUnsettled
 from reactive_kafka.delivery.states import (
@@ -35,30 +36,32 @@ from reactive_kafka.verdicts.nack import VerdictParts
 
 
 class Worker:
-    """One worker; made in its task, in whose context it and the handlers that it calls run.
+    """One worker; made in its task, which runs in *context*, as do the handlers that it calls.
 
     With *keeps_apart* handlers get contexts of their own, so nothing that is in this one comes from a handler.
     """
 
     __slots__ = (
-        "blocked_on", "clean", "context", "first", "index", "is_spent", "lanes", "left", "messages", "piece", "place",
-        "pool", "record", "replacement", "state", "strays", "task", "wait",
+        "blocked_on", "clean", "context", "first", "index", "is_spent", "key", "lanes", "left", "messages", "piece",
+        "place", "pool", "record", "replacement", "state", "strays", "stretch_end", "task", "wait",
     )  # fmt: skip
 
-    def __init__(self, pool: Workers, *, keeps_apart: bool = False) -> None:
+    def __init__(self, pool: Workers, context: Context, *, keeps_apart: bool = False) -> None:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  # for the type checker
         self.task: asyncio.Task[Any] = task
         WORKER.set(self)  # for those whom its handlers call; in the context of its own task
-        self.context: Context = copy_context()
-        self.clean = self.context if keeps_apart else self.context.copy()  # what handlers find; one may have changed it
+        self.context = context
+        self.clean = context if keeps_apart else context.copy()  # what handlers find; one may have changed it
         self.pool, self.state = pool, WorkerState.IDLE
-        self.lanes: Sequence[Part] = ()  # those that it holds; empty also once they were released for it
-        self.left: Sequence[Part] = ()  # those that it has released last
+        self.lanes: Sequence[Lane] = ()  # those that it holds; empty also once they were released for it
+        self.left: Sequence[Lane] = ()  # those that it has released last
         self.piece: Sequence[RawRecord] = ()  # what it reads from a lane that it has to itself
         self.first = 0  # the arrival number of that piece's first record
         self.index = -1  # of the record that its handler has, where that is not told by the tracker's run
         self.record: RawRecord | None = None
+        self.key: Hashable = UNKEYED  # by which that record is ordered: none other of that key may run
+        self.stretch_end = 0.0  # when it is to let the loop run
         self.messages: Sequence[Delivery] = ()  # those of the call that it tries again, or of its batch
         self.blocked_on: list[Future[bool]] = []  # nacks of its records being carried out: what comes after them waits
         self.wait: Future[bool] | None = None  # for the next attempt; True: it is due, or there is a verdict by now
@@ -85,12 +88,12 @@ class Worker:
     @property
     def is_revoked(self) -> bool:
         """Whether a partition of the lanes it holds is suspended or gone."""
-        return any(lane.partition_lane.revoked for lane in self.lanes)
+        return any(lane.revoked for lane in self.lanes)
 
     def cut_lanes(self) -> None:
-        """Have it turn away after its record; what has a key's lane to itself looks by itself."""
+        """Have it turn away after its record; in a lane with keys that others are in, too, it looks by itself."""
         for lane in self.lanes:
-            if isinstance(lane, Lane):
+            if not isinstance(lane, KeyedLane) or lane.sole is self:
                 lane.cut()
 
     def handler_ended(self) -> bool:
@@ -107,7 +110,9 @@ class Worker:
         """Whether a record is with its handler; of a batch, whether one of its partition is."""
         if all(lane.tracker is not tracker for lane in self.lanes):
             return False
-        return bool(self.messages) or self.index == index or tracker.run_at == index
+        if self.pool.takes_batches:
+            return bool(self.messages)
+        return self.index == index or (self.record is None and tracker.run_at == index)
 
     def call(self) -> Call | None:
         """What its handler has; None between two calls, and where it was abandoned."""
@@ -117,7 +122,7 @@ class Worker:
             return None
         tracker, record, index = self.lanes[0].tracker, self.record, self.index
         if record is None:  # it reads a piece
-            index = tracker.run_at if tracker.run_at >= 0 else self.lanes[0].partition_lane.taken
+            index = tracker.run_at if tracker.run_at >= 0 else self.lanes[0].taken
             if not 0 <= (at := index - self.first) < len(self.piece):
                 return None
             record = self.piece[at]
@@ -186,6 +191,7 @@ class WorkerSetup:
     hook: DeliveryHook  # the channel's checkpoint store
     totals: HandlerTotals = field(default_factory=HandlerTotals)
     is_ending: Callable[[], bool] = lambda: False  # every task is being cancelled, as at the end of ``asyncio.run``
+    context: Context = field(default_factory=copy_context)  # each worker has a copy of it
 
 
 class WorkerSignals:

@@ -109,7 +109,7 @@ class Fetcher:
         """Many partitions: a poll brings pieces of some, and only those that hold something are looked at for it."""
         held = self._held()
         piece = self._pace.look(self._brought - sum(held.values()), now)
-        spread = 1 if self._lanes.shared else self._settings.concurrency
+        spread = 1 if self._lanes.shared and not self._lanes.is_keyed else self._settings.concurrency
         is_urgent = now - self._turned_at >= budget.LOOK_S or self._runs_dry(held)
         this = budget.turn(held, partitions, room, piece=piece, spread=spread, is_urgent=is_urgent)
         if this.most:

@@ -66,8 +66,7 @@ def handler_workers(
     def make(signals: WorkerSignals, setup: WorkerSetup) -> Workers:
         # A worker's task would otherwise inherit the context of whoever wakes it, which may be a handler that
         # resumes a channel, or acks what another one waits for.
-        spawn = lambda task, name: context.copy().run(setup.spawn, task, name)  # noqa: E731
-        own, made = replace(setup, spawn=spawn), [invocation(setup) for invocation in invocations]
+        own, made = replace(setup, context=context), [invocation(setup) for invocation in invocations]
         if not is_chosen:
             return (BatchDispatcher if is_batch else Dispatcher)(own, made[0], signals)
         if is_batch:

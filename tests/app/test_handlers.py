@@ -186,6 +186,45 @@ async def test_workers_that_share_a_lane_hand_out_each_record_once(turns: int) -
     assert sorted(seen) == list(range(100))
 
 
+@pytest.mark.parametrize("ordering", ["key", "unordered"])
+@in_virtual_time
+async def test_workers_that_share_a_lane_leave_it_for_a_partition_with_little(ordering: str) -> None:
+    app, done = make_app(ordering=ordering, concurrency=4), list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await asyncio.sleep(0.01)
+        done.append(message.partition)
+
+    async with running(app, partitions=2) as test:
+        for number in range(800):
+            await test.send("orders", b"", key=b"%d" % number, partition=0)
+        await until(lambda: len(done) > 20)
+        await test.send("orders", b"", partition=1)
+        await until(lambda: 1 in done)
+        assert done.index(1) < 60
+        await test.settled()
+
+
+@pytest.mark.parametrize("ordering", ["key", "unordered"])
+@in_virtual_time
+async def test_workers_that_share_a_lane_make_place_for_one_whose_next_attempt_is_due(ordering: str) -> None:
+    app, done = make_app(ordering=ordering, concurrency=2, retry={"max_attempts": 2, "backoff": "100ms"}), list[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await asyncio.sleep(0.01)
+        if message.offset == 0 and message.attempt == 1:
+            raise ValueError("not yet")
+        done.append(message.offset)
+
+    async with running(app) as test:
+        for number in range(400):
+            await test.send("orders", b"", key=b"%d" % number, partition=0)
+        await test.settled()
+    assert 10 < done.index(0) < 60
+
+
 @in_virtual_time
 async def test_with_partition_ordering_partitions_run_beside_each_other_and_each_in_order() -> None:
     app, seen = make_app(concurrency=10), list[tuple[int, int]]()

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 from pathlib import Path
 from typing import Any, cast
 
@@ -344,7 +345,7 @@ async def test_a_cancelled_worker_is_passed_over_when_work_comes() -> None:
 
     tasks: list[asyncio.Task[None]] = []
 
-    def spawn(work: Callable[[], Awaitable[None]], name: str) -> None:
+    def spawn(work: Callable[[], Awaitable[None]], name: str, context: Context | None = None) -> None:
         tasks.append(asyncio.ensure_future(work()))
 
     settings = IncomingSettings(name="orders", topics=("orders",), group_id="g", client={}, concurrency=2)

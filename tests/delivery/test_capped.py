@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict, deque
+from collections.abc import Hashable
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.capped import CappedKeyedLane, CappedLanes
-from reactive_kafka.delivery.lane import KeyLane, Part
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.delivery.keyed import KeyedLane
+from reactive_kafka.delivery.lane import Lane
+from reactive_kafka.delivery.lanes import CappedLanes
+from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.testing import record
 
 
@@ -25,7 +27,7 @@ class Taking:
         self.wholes = [self.lanes.new(OffsetTracker(TopicPartition("t", number), 0)) for number in range(partitions)]
         self.added = [0] * partitions
         self.waiting: dict[tuple[int, bytes], deque[int]] = defaultdict(deque)
-        self.held: list[Part] = []
+        self.held: list[tuple[Lane, Hashable]] = []
         self.done = 0
 
     def add(self, partition: int, keys: list[int]) -> None:
@@ -36,16 +38,16 @@ class Taking:
         self.added[partition] += len(keys)
         self.lanes.add(self.wholes[partition], came, first, 0.0)
 
-    def number(self, lane: Part) -> int:
+    def number(self, lane: Lane) -> int:
         return lane.tracker.partition.partition
 
     def running(self, partition: int) -> int:
-        return sum(self.number(lane) == partition for lane in self.held)
+        return sum(self.number(lane) == partition for lane, _ in self.held)
 
     def may_run(self, partition: int) -> bool:
         if self.running(partition) >= self.most or self.wholes[partition].state.name != "OPEN":
             return False
-        busy = {lane.key for lane in self.held if isinstance(lane, KeyLane) and self.number(lane) == partition}
+        busy = {key for lane, key in self.held if self.number(lane) == partition}
         queues = [(key, queue) for (of, key), queue in self.waiting.items() if of == partition]
         return any(queue and (not self.keyed or key not in busy) for key, queue in queues)
 
@@ -57,21 +59,22 @@ class Taking:
             return
         partition = self.number(lane)
         assert partition in runnable
-        self.held.append(lane)
-        assert self.running(partition) <= self.most
-        if isinstance(lane, KeyLane):
-            one, index = lane.queue.popleft()
-            lane.partition_lane.in_keys -= 1
-            assert self.waiting[partition, one.key or b""].popleft() == index, "a key keeps its order"
-        else:
-            one = lane.records[lane.cursor]
-            assert self.waiting[partition, one.key or b""].popleft() == lane.first + lane.cursor
+        found = lane.next_record() if isinstance(lane, KeyedLane) else None
+        if found is None:
             lane.cursor += 1
+            found = None, lane.taken, lane.records[lane.cursor - 1]
+        key, index, one = found
+        self.held.append((lane, key))
+        assert self.running(partition) <= self.most
+        assert self.waiting[partition, one.key or b""].popleft() == index, "a key keeps its order"
         self.done += 1
 
     def release(self, at: int) -> None:
         if self.held:
-            self.lanes.release(self.held.pop(at % len(self.held)))
+            lane, key = self.held.pop(at % len(self.held))
+            if isinstance(lane, KeyedLane):
+                lane.free(key)
+            self.lanes.release(lane)
 
     def change(self, partition: int, event: str) -> None:
         lane = self.wholes[partition]
@@ -122,21 +125,33 @@ def test_a_dropped_partition_holds_nothing_up() -> None:
 
 @pytest.mark.parametrize(("partitions", "keys"), [(1_000, 100), (1, 100_000)])
 def test_whatever_number_of_keys_waits_behind_a_cap_a_take_looks_at_one_of_them(partitions: int, keys: int) -> None:
-    lanes = CappedLanes(most=2, shared=False, key_of=lambda record: record.key)
+    looked = 0
+
+    def key_of(record: RawRecord) -> bytes | None:
+        nonlocal looked
+        looked += 1
+        return record.key
+
+    lanes = CappedLanes(most=2, shared=False, key_of=key_of)
     wholes = [lanes.new(OffsetTracker(TopicPartition("t", number), 0)) for number in range(partitions)]
     for whole in wholes:
         lanes.add(whole, [record(offset=key, key=b"%d" % key) for key in range(keys)], 0, 0.0)
 
-    def waiting() -> int:
-        return sum(len(whole.with_work) for whole in wholes if isinstance(whole, CappedKeyedLane))
+    def take() -> tuple[KeyedLane, Hashable] | None:
+        lane = lanes.take()
+        if lane is None:
+            return None
+        assert isinstance(lane, KeyedLane)
+        found = lane.next_record()
+        assert found is not None
+        return lane, found[0]
 
-    held = deque(iter(lanes.take, None))
-    assert (len(held), waiting()) == (2 * partitions, partitions * (keys - 2))
+    held = deque(iter(take, None))
+    assert (len(held), looked) == (2 * partitions, 2 * partitions)
     for number in range(100):
-        lane = held.popleft()
-        assert isinstance(lane, KeyLane)
-        lane.queue.clear()
+        lane, key = held.popleft()
+        lane.free(key)
         lanes.release(lane)
-        held.append(next(iter(lanes.take, None)))
+        held.append(next(iter(take, None)))
         assert lanes.take() is None
-        assert waiting() == partitions * (keys - 2) - number - 1
+        assert looked == 2 * partitions + number + 1

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.delivery.lane import KeyedLane, KeyLane, KeyOf, Lane
+from reactive_kafka.delivery.keyed import KeyedLane, Untold
+from reactive_kafka.delivery.lane import UNKEYED, KeyOf, Lane
 from reactive_kafka.delivery.lanes import Lanes, Pauses
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.testing import record
@@ -179,34 +180,81 @@ def test_a_suspended_lane_holds_its_records_until_it_comes_back() -> None:
 # -- keys
 
 
-def keyed(*keys: bytes | None, key_of: KeyOf = lambda record: record.key) -> tuple[Lanes, Lane]:
+class OfKey:
+    """A worker that is in the lane of one partition, and the record that it took last."""
+
+    def __init__(self, lane: KeyedLane) -> None:
+        self.lane = lane
+        self.key: Hashable = UNKEYED
+        self.index = -1
+        self.record: RawRecord | None = None
+        self.piece: Sequence[RawRecord] = ()
+        self.first = 0
+
+    def goes_on(self) -> bool:
+        """Let go of its key, and take the next record there is."""
+        self.free()
+        found = self.lane.next_record()
+        if found is not None:
+            self.key, self.index, self.record = found
+        return found is not None
+
+    def free(self) -> None:
+        if self.key is not UNKEYED:
+            self.lane.free(self.key)
+            self.key = UNKEYED
+
+
+def keyed(
+    *keys: bytes | None, key_of: KeyOf = lambda record: record.key, is_total: bool = False
+) -> tuple[Lanes, KeyedLane]:
     """One partition whose records have these keys, in order."""
-    lanes = Lanes(shared=False, key_of=key_of)
+    lanes = Lanes(shared=False, key_of=key_of, keys_are_total=is_total)
     lane = lanes.new(OffsetTracker(TopicPartition("orders", 0), 0))
+    assert isinstance(lane, KeyedLane)
     lanes.add(lane, [record(offset=at, key=key) for at, key in enumerate(keys)], 0, 0.0)
     return lanes, lane
 
 
-def take_key(lanes: Lanes) -> tuple[KeyLane, int] | None:
-    """A worker takes the lane of a key, and one record of it; it does not let go."""
+def take_key(lanes: Lanes) -> OfKey | None:
+    """A worker takes the lane, and one record of it; it does not let go."""
     lane = lanes.take()
     if lane is None:
         return None
-    assert isinstance(lane, KeyLane)
-    _, index = lane.queue.popleft()
-    lane.partition_lane.in_keys -= 1
-    return lane, index
+    assert isinstance(lane, KeyedLane)
+    worker = OfKey(lane)
+    assert worker.goes_on(), "who takes a lane finds a record"
+    return worker
+
+
+def let_go(lanes: Lanes, worker: OfKey) -> None:
+    worker.free()
+    lanes.release(worker.lane)
+
+
+def all_of(lanes: Lanes) -> list[OfKey]:
+    return list(iter(lambda: take_key(lanes), None))
 
 
 def test_each_key_has_one_worker_and_none_waits_for_another() -> None:
     lanes, whole = keyed(b"a", b"a", b"b", None, b"a", None)
-    taken = [take_key(lanes) for _ in range(3)]
-    assert [one[1] for one in taken if one] == [0, 2, 3]
-    assert take_key(lanes) is None
+    taken = all_of(lanes)
+    assert [one.index for one in taken] == [0, 2, 3]
     assert (whole.workers, whole.waiting) == (3, 3)
-    assert taken[0] is not None
-    lanes.release(taken[0][0])
-    assert take_key(lanes) == (taken[0][0], 1)
+    let_go(lanes, taken[0])
+    assert [one.index for one in all_of(lanes)] == [1]
+
+
+def test_what_waited_with_a_key_goes_before_what_came_later() -> None:
+    lanes, _ = keyed(b"a", b"a", b"b", b"c", b"d")
+    first = take_key(lanes)
+    second = take_key(lanes)
+    assert first is not None
+    assert second is not None
+    seen = []
+    while first.goes_on():
+        seen.append(first.index)
+    assert seen == [1, 3, 4]
 
 
 def test_a_record_that_a_worker_gives_back_is_the_next_one_of_its_key() -> None:
@@ -214,21 +262,80 @@ def test_a_record_that_a_worker_gives_back_is_the_next_one_of_its_key() -> None:
     taken = take_key(lanes)
     assert taken is not None
     whole.change("suspend")
-    taken[0].put_back(record(offset=0, key=b"a"), 0)
-    lanes.release(taken[0])
+    whole.put_back(record(offset=0, key=b"a"), 0, taken.key)
+    let_go(lanes, taken)
     whole.change("retain")
     lanes.offer(whole)
-    assert take_key(lanes) == (taken[0], 0)
-    assert whole.waiting == 2
+    again = take_key(lanes)
+    assert again is not None
+    assert (again.index, whole.waiting) == (0, 2)
 
 
 def test_a_key_with_nothing_left_takes_no_memory() -> None:
     lanes, whole = keyed(*(b"%d" % number for number in range(100)))
-    while (taken := take_key(lanes)) is not None:
-        lanes.release(taken[0])
-    assert isinstance(whole, KeyedLane)
-    assert not whole.keys
+    for worker in all_of(lanes):
+        let_go(lanes, worker)
+    assert not whole.busy
+    assert not whole.freed
     assert (whole.workers, whole.waiting) == (0, 0)
+
+
+def test_who_is_alone_takes_records_as_they_came_until_another_looks_whose_key_is_another() -> None:
+    lanes, whole = keyed(b"a", b"b", b"b", b"a", b"c", is_total=True)
+    assert lanes.take() is whole
+    first = OfKey(whole)
+    assert whole.begin_alone(first)
+    first.piece, first.first = whole.records, whole.first
+    whole.taken = 1  # it has run the first record, and its handler waits with the second
+    second = take_key(lanes)
+    assert second is not None
+    assert whole.sole is not first
+    assert (first.index, first.key, second.index) == (1, b"b", 3)
+    third = take_key(lanes)
+    assert third is not None
+    assert third.index == 4
+    assert not third.goes_on()
+    assert third.lane.waiting == 1
+    let_go(lanes, first)
+    assert [one.index for one in all_of(lanes)] == [2]
+
+
+def test_whose_lane_is_cut_while_it_is_alone_holds_its_key() -> None:
+    lanes, whole = keyed(b"a", b"a", b"b", is_total=True)
+    assert lanes.take() is whole
+    first = OfKey(whole)
+    assert whole.begin_alone(first)
+    first.piece, first.first = whole.records, whole.first
+    whole.taken = 0
+    whole.change("pause")
+    assert take_key(lanes) is None
+    whole.change("resume")
+    lanes.offer(whole)
+    assert [one.index for one in all_of(lanes)] == [2]
+    let_go(lanes, first)
+    assert [one.index for one in all_of(lanes)] == [1]
+
+
+def test_who_is_alone_at_the_end_of_a_piece_holds_its_key_when_a_record_comes_that_was_held_back() -> None:
+    lanes, whole = keyed(b"a", b"b", is_total=True)
+    assert lanes.take() is whole
+    first = OfKey(whole)
+    assert whole.begin_alone(first)
+    first.piece, first.first = whole.records, whole.first
+    whole.taken = 1
+    lanes.add(whole, [record(offset=7, key=b"a")], 7, 0.0)
+    assert [one.index for one in all_of(lanes)] == [7]
+    assert (first.index, first.key) == (1, b"b")
+
+
+def test_nobody_is_alone_where_a_key_may_not_be_told_or_another_is_busy() -> None:
+    lanes, whole = keyed(b"a", b"b")
+    assert lanes.take() is whole
+    assert not whole.begin_alone(OfKey(whole))
+    lanes, whole = keyed(b"a", b"b", is_total=True)
+    assert take_key(lanes) is not None
+    assert lanes.take() is whole
+    assert not whole.begin_alone(OfKey(whole))
 
 
 def test_a_key_that_cannot_be_told_is_told_for_its_record_alone() -> None:
@@ -238,17 +345,16 @@ def test_a_key_that_cannot_be_told_is_told_for_its_record_alone() -> None:
         return record.key
 
     lanes, _ = keyed(b"a", b"bad", b"bad", b"a", key_of=key_of)
-    taken = [take_key(lanes) for _ in range(3)]
-    assert [(index, str(lane.error)) for lane, index in filter(None, taken)] == [
-        (0, "None"), (1, "no tenant"), (2, "no tenant"),
-    ]  # fmt: skip
+    taken = [(one.index, str(one.key.error) if isinstance(one.key, Untold) else one.key) for one in all_of(lanes)]
+    assert taken == [(0, b"a"), (1, "no tenant"), (2, "no tenant")]
 
 
 def test_a_key_that_cannot_be_hashed_is_one_that_cannot_be_told() -> None:
     lanes, _ = keyed(b"a", key_of=lambda record: [record.key])
     taken = take_key(lanes)
     assert taken is not None
-    assert isinstance(taken[0].error, TypeError)
+    assert isinstance(taken.key, Untold)
+    assert isinstance(taken.key.error, TypeError)
 
 
 @dataclass
@@ -302,64 +408,99 @@ def test_each_record_whose_key_cannot_be_told_stands_alone_and_those_of_one_key_
 ) -> None:
     makers = [GOOD[-1], *makers]
     lanes, whole = keyed(*[None] * len(makers), key_of=lambda record: makers[record.offset]())
-    queued: list[list[int]] = []
-    while (lane := lanes.take()) is not None:
-        assert isinstance(lane, KeyLane)
-        indexes = [index for _, index in lane.queue]
-        assert (lane.error is not None) == (makers[indexes[0]] in BAD)
-        assert lane.error is None or len(indexes) == 1
-        queued.append(indexes)
-        lane.queue.clear()
-        lanes.release(lane)
-    good = [
-        [at for at, one in enumerate(makers) if one is maker and maker not in BAD] for maker in dict.fromkeys(makers)
-    ]
-    bad = [[at] for at, one in enumerate(makers) if one in BAD]
-    expected = sorted([*(indexes for indexes in good if indexes), *bad])
-    assert sorted(queued) == expected
-    assert isinstance(whole, KeyedLane)
-    assert not whole.keys
+    at_once = all_of(lanes)
+    for worker in at_once:
+        assert isinstance(worker.key, Untold) == (makers[worker.index] in BAD)
+    firsts = {makers.index(maker) for maker in makers if maker not in BAD}
+    assert {worker.index for worker in at_once} == firsts | {at for at, one in enumerate(makers) if one in BAD}
+    seen: dict[Callable[[], Any], list[int]] = {}
+    while at_once:
+        worker = at_once.pop()
+        seen.setdefault(makers[worker.index], []).append(worker.index)
+        let_go(lanes, worker)
+        at_once += all_of(lanes)
+    assert sum(map(len, seen.values())) == len(makers)
+    assert all(indexes == sorted(indexes) for maker, indexes in seen.items() if maker not in BAD)
+    assert not whole.busy
 
 
-@given(keys=st.lists(st.sampled_from([b"a", b"b", b"c", None]), max_size=30), data=st.data())
+@given(
+    keys=st.lists(st.sampled_from([b"a", b"b", b"c", None]), max_size=30),
+    is_total=st.booleans(),
+    data=st.data(),
+)
 def test_every_record_of_a_key_is_taken_once_and_in_order_also_when_the_partition_goes_and_comes_back(
-    keys: list[bytes | None], data: st.DataObject
+    keys: list[bytes | None], is_total: bool, data: st.DataObject
 ) -> None:
-    lanes, whole = keyed(*keys)
-    held: list[KeyLane] = []
+    lanes, whole = keyed(is_total=is_total)
+    held: list[OfKey] = []
     taken: list[int] = []
-    for step in data.draw(
-        st.lists(st.sampled_from(["take", "release", "give back", "suspend", "retain"]), max_size=80)
-    ):
-        if step == "take" and (one := take_key(lanes)) is not None:
+    added = 0
+
+    def note(worker: OfKey) -> None:
+        taken.append(worker.index)
+        assert worker.index >= 0
+        key = keys[worker.index]
+        assert all(keys[other.index] != key for other in held if other is not worker), "two workers at one key"
+
+    def go_on(worker: OfKey) -> bool:
+        if whole.sole is worker:  # as the dispatcher's loop does
+            if not whole.advance():
+                return False
+            worker.piece, worker.first = whole.records, whole.first
+            whole.taken += 1
+            worker.index = whole.taken
+            return True
+        return worker.goes_on()
+
+    steps = ["add", "take", "take", "go on", "go on", "release", "give back", "suspend", "retain", "pause", "resume"]
+    for step in [*data.draw(st.lists(st.sampled_from(steps), max_size=80)), "add", "retain", "resume"]:
+        worker = held[data.draw(st.integers(0, len(held) - 1))] if held else None
+        if step == "add" and not whole.revoked:
+            until = data.draw(st.integers(added, len(keys)))
+            came = [record(offset=at, key=keys[at]) for at in range(added, until)]
+            if came:
+                whole.tracker.deliver(range(added, until), until)
+                lanes.add(whole, came, added, 0.0)
+            added = until
+        elif step == "take" and lanes.take() is not None:
             assert not whole.revoked
-            assert one[0] not in held, "two workers at one key"
-            held.append(one[0])
-            taken.append(one[1])
-        elif step == "release" and held:
-            lanes.release(held.pop(data.draw(st.integers(0, len(held) - 1))))
-        elif step == "give back" and held and whole.revoked:
-            lane = held.pop()
-            index = next(at for at in reversed(taken) if keys[at] == lane.key)
-            taken.remove(index)
-            lane.put_back(record(offset=index, key=keys[index]), index)
-            lanes.release(lane)
-        elif step == "suspend":
-            whole.change("suspend")
-        elif step == "retain" and whole.revoked:
-            whole.change("retain")
+            assert not whole.is_paused
+            worker = OfKey(whole)
+            whole.begin_alone(worker)
+            assert go_on(worker), "who takes a lane finds a record"
+            held.append(worker)
+            note(worker)
+        elif step == "go on" and worker is not None:
+            if go_on(worker):
+                note(worker)
+            else:
+                held.remove(worker)
+                let_go(lanes, worker)
+        elif step == "release" and worker is not None:
+            held.remove(worker)
+            let_go(lanes, worker)
+        elif step == "give back" and worker is not None and whole.revoked:
+            held.remove(worker)
+            taken.remove(worker.index)
+            whole.put_back(record(offset=worker.index, key=keys[worker.index]), worker.index, worker.key)
+            let_go(lanes, worker)
+        elif (
+            step in ("suspend", "pause")
+            or (step == "retain" and whole.revoked)
+            or (step == "resume" and whole.is_paused)
+        ):
+            whole.change(step)
             lanes.offer(whole)
-        assert whole.waiting == len(keys) - len(taken)
+        assert whole.waiting == added - len(taken)
         assert whole.workers == len(held)
-    if whole.revoked:
-        whole.change("retain")
-    lanes.offer(whole)
-    for lane in held:
-        lanes.release(lane)
+    for worker in held:
+        let_go(lanes, worker)
+    held.clear()
     while (one := take_key(lanes)) is not None:
-        taken.append(one[1])
-        lanes.release(one[0])
-    assert sorted(taken) == list(range(len(keys)))
+        note(one)
+        let_go(lanes, one)
+    assert sorted(taken) == list(range(added))
     for key in set(keys):
         mine = [index for index in taken if keys[index] == key]
         assert mine == sorted(mine)
@@ -541,7 +682,7 @@ def test_a_paused_lane_gives_nothing_until_it_is_resumed_also_where_it_comes_str
         lanes.add(lane, records(0, 1, 2), 0, 0.0)
     taken = lanes.take()
     assert taken is not None
-    assert number(taken.partition_lane) == 1
+    assert number(taken) == 1
     assert {number(lane) for lane in lanes.whole_lanes()} <= {1}
     each[0].change("suspend")
     each[0].change("retain")
@@ -555,10 +696,8 @@ def test_a_paused_lane_gives_nothing_until_it_is_resumed_also_where_it_comes_str
 
     pauses.resume("lunch", [TopicPartition("orders", 0)])
     lanes.look_at_pauses(each)
-    freed = []
-    while (free := lanes.take()) is not None:
-        freed.append(number(free.partition_lane))
-    assert set(freed) == {0}
+    assert lanes.take() is each[0]
+    assert lanes.take() in (None, each[0])
 
 
 def test_what_a_poll_of_before_the_pause_brings_waits_also_when_a_worker_is_in_the_lane() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
+from contextvars import copy_context
 
 from reactive_kafka.delivery.calls import Isolation
 from reactive_kafka.delivery.places import Places
@@ -29,7 +30,7 @@ class Rig:
     def busy(self) -> Worker:
         """A worker that was started and has taken a lane."""
         self.places.start()
-        worker = Worker(Workers())
+        worker = Worker(Workers(), copy_context())
         worker.follow("take")
         return worker
 
@@ -78,7 +79,7 @@ async def test_an_idle_worker_ends_for_one_that_goes_on() -> None:
     first = rig.busy()
     task, awaited = await rig.parked(first)
     rig.places.start()
-    idle = Worker(Workers())
+    idle = Worker(Workers(), copy_context())
     resting = asyncio.ensure_future(rig.places.rest(idle))
     await asyncio.sleep(0)
     awaited.set_result(True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Awaitable, Callable
+from contextvars import Context
 
 import pytest
 from aiokafka import AIOKafkaConsumer
@@ -42,7 +43,7 @@ async def test_letters_reach_a_real_broker_as_they_were_read(kafka: str) -> None
     )
     tasks: list[asyncio.Task[None]] = []
 
-    def spawn(task: Callable[[], Awaitable[None]], name: str) -> None:
+    def spawn(task: Callable[[], Awaitable[None]], name: str, context: Context | None = None) -> None:
         async def run() -> None:
             await task()
 

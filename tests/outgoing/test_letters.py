@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from contextvars import Context
 from typing import Any
 
 import pytest
@@ -118,7 +119,7 @@ async def running(
     broker.create_topic("orders", partitions)
     recorder, tasks = Recorder(), list[asyncio.Task[None]]()
 
-    def spawn(task: Callable[[], Awaitable[None]], name: str) -> None:
+    def spawn(task: Callable[[], Awaitable[None]], name: str, context: Context | None = None) -> None:
         async def run() -> None:
             await task()
 

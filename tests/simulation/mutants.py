@@ -67,8 +67,8 @@ OFFSETS, WINDOW, ENGINE, COMMITTER = (
     "partitions/committer.py",
 )
 STRATEGY, POISON, LANES = "commit/strategy.py", "commit/poison.py", "delivery/lanes.py"
-LANE, LIMIT = "delivery/lane.py", "delivery/limit.py"
-DISPATCH, NACKS = "delivery/records.py", "verdicts/nack.py"
+LANE, KEYED, LIMIT = "delivery/lane.py", "delivery/keyed.py", "delivery/limit.py"
+DISPATCH, SHARED, NACKS = "delivery/records.py", "delivery/shared.py", "verdicts/nack.py"
 PARTITION, TABLE, OWNED = "partitions/partition.py", "partitions/table.py", "partitions/owned.py"
 ASSIGNMENT, LOCATE, FETCHER = "partitions/assignment.py", "partitions/locate.py", "partitions/fetcher.py"
 SETTLEMENT, RETRIES, HANDLING = "verdicts/acknowledge.py", "failure/retries.py", "outgoing/letters.py"
@@ -91,9 +91,7 @@ MIDDLEWARE = "handlers/middleware.py"
 
 MUTANTS = (
     # channels at run time, and what counts records and handlers
-    Mutant("one handler more than the cap", "delivery/capped.py", "whole.turns + whole.workers < self._most",
-           "whole.turns + whole.workers <= self._most"),
-    Mutant("a full partition is forgotten", "delivery/capped.py", "            self._give_turn(whole)\n\n    def _enqueue", "            pass\n\n    def _enqueue"),
+    Mutant("one handler more than the cap", LANES, "if lane.workers < self._most:", "if lane.workers <= self._most:"),
     Mutant("a commit is due at twice the number", "commit/every.py", "if ahead >= self._most:", "if ahead >= 2 * self._most:"),
     Mutant("caught up at the last record", "channel/caught_up.py", "positions.get(log.partition, -1) < log.end", "positions.get(log.partition, -1) < log.end - 1"),
     Mutant("a stop does not wait for its turn", "channel/switch.py", "            async with self._turn:\n                await change()", "            await change()"),
@@ -166,28 +164,33 @@ MUTANTS = (
     Mutant("poison never ends", POISON, "self.current = tuple(found)", "self.current = (*self.current, *found)"),
     Mutant("a stopped process ages its records", POISON, "self._time.lose(self._expected, now)", "pass"),
     # lanes
-    Mutant("a lane has two workers", LANES, "if lane.queued or (lane.workers and not self.shared) or not",
-           "if lane.queued or not"),
+    Mutant("a lane has two workers", LANES, "if lane.queued or (lane.workers and not self.shared) or",
+           "if lane.queued or"),
     Mutant("a suspended lane gives out records", LANE, "if self.state is not OPEN or not self._behind:", "if not self._behind:"),
     Mutant("a retained lane is not offered", OWNED, "            self._queue.offer(one.lane)\n", ""),
     Mutant("who waits for a commit that was stored unheard is not told", OWNED,
            "verdicts_of(tracker).confirmed(tracker.committed)", "pass"),
     Mutant("a retained lane stays suspended", OWNED, "            one.lane.change(\"retain\")\n", ""),
     Mutant("what has gone is still handed out", LANE,
-           "        self.records, self.cursor = NO_RECORDS, 0\n        self._behind.clear()\n",
+           "        self.records, self.cursor, self.reading = NO_RECORDS, 0, None\n        self._behind.clear()\n",
            "        self.state = OPEN\n"),
     Mutant("a suspended lane loses what waits", LANE, "            self._behind.appendleft((rest, self.first + self.cursor, "
            "self.arrived))\n            self._waiting_behind += len(rest)\n", "            pass\n"),
-    Mutant("a record put back goes to the end", LANE,
-           "        self.queue.appendleft((record, index))", "        self.queue.append((record, index))"),
-    Mutant("all keys are one", LANE, "                key = key_of(record)\n", "                key = record.offset\n"),
-    Mutant("a key's lane goes with what waits in it", LANE,
-           "if not self.queue and not self.workers and whole", "if not self.workers and whole"),
-    Mutant("a released lane is not queued again", LANES, "        if lane.leave():\n            self._enqueue(lane)\n",
+    Mutant("a record put back goes to the end", KEYED,
+           "        queue.appendleft((index, record))", "        queue.append((index, record))"),
+    Mutant("each record is its own key", KEYED, "key = key_of(record)\n", "key = record.offset\n"),
+    Mutant("a key goes with what waits with it", KEYED, "            self.freed.append(key)\n", "            pass\n"),
+    Mutant("a key that is busy is no matter", KEYED, "if key in busy:", "if False:"),
+    Mutant("who was alone in a lane holds no key", KEYED, "            self.busy[sole.key] = None\n", ""),
+    Mutant("two are alone in a lane", KEYED, "or self.workers > 1 or self.busy:", "or self.busy:"),
+    Mutant("what waits with keys is forgotten by who is alone", KEYED, "or self.workers > 1 or self.busy:", "or self.workers > 1:"),
+    Mutant("who was alone goes on to the next piece", DISPATCH, "(keyed is None or keyed.sole is worker) and lane.adv", "lane.adv"),
+    Mutant("a released worker keeps its key", "delivery/pool.py", "                lane.free(key)\n", "                pass\n"),
+    Mutant("a released lane is not queued again", LANES, "        lane.leave()\n        self._enqueue(lane)\n",
            "        lane.leave()\n"),
     Mutant("records of a batch are taken twice", LANE, "            self.cursor += len(part)\n", ""),
     # handlers
-    Mutant("a record counts as handled before its handler ends", DISPATCH,
+    Mutant("a record counts as handled before its handler ends", SHARED,
            "                tracker.started[index - tracker.base] = now\n                worker.index",
            "                tracker.started[index - tracker.base] = now\n                tracker.settle(index)\n"
            "                worker.index"),
@@ -195,9 +198,9 @@ MUTANTS = (
     Mutant("a failure is taken for success", "delivery/attempts.py",
            "                worker.blocked_on += [self._channel.nack(message, error) for message in told]\n",
            "                for message in told:\n                    message.tracker.settle(message.index)\n"),
-    Mutant("the key goes on while its record is tried again", DISPATCH,
-           "            if failed is not None:\n                await self._failed(worker, _message_of(given, record, tracker, index), failed)\n",
-           "            if failed is not None:\n                asyncio.ensure_future(self._failed(worker, _message_of(given, record, tracker, index), failed))\n"),
+    Mutant("the key goes on while its record is tried again", SHARED,
+           "            if failed is not None:\n                await self._failed(worker, message_of(given, record, tracker, index), failed)\n",
+           "            if failed is not None:\n                asyncio.ensure_future(self._failed(worker, message_of(given, record, tracker, index), failed))\n"),
     Mutant("one attempt less", RETRIES, "if attempt >= retry.max_attempts or", "if attempt >= retry.max_attempts - 1 or"),
     Mutant("attempts without end", RETRIES, "if attempt >= retry.max_attempts or", "if"),
     # failure strategies

@@ -49,7 +49,7 @@ def settlements() -> Acknowledger:
     parts = VerdictParts(
         settings=IncomingSettings(name="orders", topics=("orders",), group_id="billing", client={}),
         clock=SYSTEM_CLOCK, observer=Nobody(), totals=lambda partition: totals, hook=NoHook("orders"),
-        spawn=lambda task, name: None, fail=lambda reason: True, progress=lambda: None,
+        spawn=lambda task, name, context=None: None, fail=lambda reason: True, progress=lambda: None,
         request_commit=lambda tracker: tracker.committable, blocks_on=lambda tracker, index, verdict: None,
     )  # fmt: skip
     return Acknowledger(parts, Skips())
