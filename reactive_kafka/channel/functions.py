@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from operator import attrgetter
 from typing import Any
 
@@ -19,11 +19,25 @@ HEADER = "header:"
 
 
 def key_of(settings: IncomingSettings) -> KeyOf:
-    """The function for a channel's ``key``: without one the record's own key, and records without a key share a lane.
+    """What records of a channel are ordered by: its ``key``, or without one the record's own.
+
+    Records without a key are in order among themselves, or with ``keyless = "unordered"`` each is on its own.
 
     Raises:
         ConfigError: ``module:function`` cannot be imported, or is no function.
     """
+    told = _told(settings)
+    if settings.keyless == "ordered":
+        return told
+
+    def key_or_nothing_else(record: RawRecord) -> Hashable:
+        key = told(record)
+        return object() if key is None else key
+
+    return key_or_nothing_else
+
+
+def _told(settings: IncomingSettings) -> KeyOf:
     key = settings.key
     if key is None:
         return attrgetter("key")

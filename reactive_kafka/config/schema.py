@@ -65,6 +65,7 @@ Ordering = Literal["partition", "key", "unordered"]
 AckMode = Literal["post", "manual", "pre", "none"]
 OnRecreatedTopic = Literal["beginning", "fail"]
 OffsetReset = Literal["latest", "earliest", "none"]
+Keyless = Literal["ordered", "unordered"]
 Unmatched = Literal["nack", "skip"]
 MetadataStrategy = Literal["current", "exact"]
 
@@ -194,6 +195,12 @@ class IncomingSettings:
         "may overtake; `unordered`: as soon as a worker is free.",
     )
     key: str | None = setting(ORDERING_KEY, None, 'What `ordering = "key"` goes by; default: the record\'s key.')
+    keyless: Keyless = setting(
+        choice(*get_args(Keyless)),
+        "ordered",
+        'With `ordering = "key"`, records without a key: `ordered`: one of a partition at a time, as if they had the '
+        "same key; `unordered`: as soon as a worker is free.",
+    )
     ack: AckMode = setting(choice(*get_args(AckMode)), "post", "When a record is acked; a decorator may override it.")
     filter: str | None = setting(
         OBJECT, None, "`module:function` of the `Message`: where it returns `False`, the record is skipped."

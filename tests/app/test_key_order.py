@@ -80,6 +80,68 @@ async def test_records_without_a_key_keep_the_order_of_their_partition() -> None
     assert seen.most_at_once == 1
 
 
+@pytest.mark.parametrize("seed", range(5))
+@in_virtual_time
+async def test_records_without_a_key_run_at_once_where_they_have_no_order_and_those_with_one_keep_it(seed: int) -> None:
+    app, chance = (
+        make_app(ordering="key", keyless="unordered", concurrency=8, commit_interval="20ms"),
+        random.Random(seed),
+    )
+    keys = [chance.choice([None, None, None, b"a", b"b"]) for _ in range(200)]
+    unsettled, running_now, order, most = set(range(200)), list[bytes | None](), list[int](), 0
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        nonlocal most
+        assert message.key is None or message.key not in running_now, "two records of a key at once"
+        running_now.append(message.key)
+        most = max(most, running_now.count(None))
+        await asyncio.sleep(chance.uniform(0, 0.1))
+        running_now.remove(message.key)
+        order.append(message.offset)
+        unsettled.discard(message.offset)
+
+    async with running(app) as test:
+        for key in keys:
+            await test.send("orders", b"", key=key, partition=0)
+        while unsettled:
+            assert (committed(test) or 0) <= min(unsettled), "the position has passed an unsettled record"
+            await asyncio.sleep(0.005)
+        await test.settled()
+        assert committed(test) == 200
+    assert most > 3
+    assert sorted(order) == list(range(200))
+    for key in (b"a", b"b"):
+        mine = [offset for offset in order if keys[offset] == key]
+        assert mine == sorted(mine)
+    assert order != sorted(order)
+
+
+@pytest.mark.parametrize("key", ["header:tenant", "tests.app.test_key_order:nobodys"])
+@in_virtual_time
+async def test_without_a_header_and_where_a_function_returns_none_a_record_has_no_key(key: str) -> None:
+    app, go_on = make_app(ordering="key", keyless="unordered", key=key, concurrency=4), asyncio.Event()
+    inside = 0
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        nonlocal inside
+        inside += 1
+        await go_on.wait()
+
+    async with running(app) as test:
+        for _ in range(6):
+            await test.send("orders", b"", key=b"same", partition=0)
+        await until(lambda: inside == 4)
+        go_on.set()
+        await test.settled()
+        assert committed(test) == 6
+
+
+def nobodys(record: RawRecord) -> None:
+    """No record has a key."""
+
+
 @in_virtual_time
 async def test_a_record_that_is_tried_again_holds_back_its_own_key_only_even_with_one_worker() -> None:
     app = make_app(ordering="key", concurrency=1, retry={"max_attempts": 3, "backoff": "10s", "max_backoff": "10s"})
@@ -100,6 +162,36 @@ async def test_a_record_that_is_tried_again_holds_back_its_own_key_only_even_wit
         await test.settled(timeout=60)
         assert committed(test) == 4
     assert [attempt for key, attempt, _ in story if key == b"bad"] == [1, 2, 3] * 2
+
+
+@in_virtual_time
+async def test_a_nack_that_is_being_carried_out_holds_its_own_key_also_while_another_key_is_tried_again() -> None:
+    app = make_app(
+        ordering="key",
+        concurrency=4,
+        failure_strategy="dead-letter-queue",
+        retry={"max_attempts": 2, "backoff": "10s", "max_backoff": "10s"},
+    )
+    seen: list[tuple[bytes, int]] = []
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append((message.key, message.attempt))
+        if message.key == b"again" and message.attempt == 1:
+            raise ValueError("not yet")
+        if message.key == b"dead" and not [one for one in seen[:-1] if one[0] == b"dead"]:
+            message.nack(ValueError("no good"))
+
+    async with running(app) as test:
+        test.broker.topic_away("dead-letter-topic-orders")
+        for key in (b"again", b"dead", b"dead", b"other"):
+            await test.send("orders", b"", key=key, partition=0)
+        await asyncio.sleep(5)
+        assert sorted(seen) == [(b"again", 1), (b"dead", 1), (b"other", 1)]
+        test.broker.topic_back("dead-letter-topic-orders")
+        await until(lambda: seen.count((b"dead", 1)) == 2)
+        await test.settled(timeout=60)
+        assert committed(test) == 4
 
 
 @in_virtual_time

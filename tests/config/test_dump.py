@@ -34,6 +34,7 @@ def test_a_dump_says_what_is_in_effect_in_the_words_of_the_file() -> None:
                 "on_unreadable": "wait",
                 "max_unpacked_bytes": "256MiB",
                 "ordering": "partition",
+                "keyless": "ordered",
                 "ack": "post",
                 "keep_out_of_order_acks": False,
                 "offset_metadata_cache": True,

@@ -55,6 +55,10 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
             incoming(concurrency_per_partition=5, concurrency=9),
             'concurrency_per_partition = 5: has no effect: with ordering = "partition" one handler of a partition',
         ),
+        (
+            incoming(keyless="unordered"),
+            'keyless = \'unordered\': has no effect: it goes with ordering = "key", and it is "partition"',
+        ),
         (incoming(concurrency_per_partition=5, ordering="unordered", spark={}), "5: has no effect: it counts handlers"),
         (incoming(checkpoint=STORED), CHECKPOINT),
         (

@@ -96,6 +96,8 @@ def _of_http(view: View) -> Contradictions:
 def _of_order(view: View) -> Contradictions:
     if view["key"] is not None and view["ordering"] != "key":
         yield ("key", "ordering"), f'has no effect: it goes with ordering = "key", and it is "{view["ordering"]}"'
+    if view.differs("keyless") and view["ordering"] != "key":
+        yield ("keyless", "ordering"), f'has no effect: it goes with ordering = "key", and it is "{view["ordering"]}"'
     if view.differs("concurrency_per_partition") and view["ordering"] == "partition" and not view.is_spark:
         why = 'has no effect: with ordering = "partition" one handler of a partition runs at once'
         yield ("concurrency_per_partition", "ordering"), why
