@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import math
 import random
 import time
 from collections.abc import Callable, Iterable
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from operator import attrgetter
-from typing import Any
+from typing import Any, Literal, cast
 
 from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -27,6 +29,8 @@ PARTITION = TopicPartition("orders", 0)
 CHUNK = 500
 WINDOW = 2_000
 RECORDS = 500_000
+WAITING = 100_000
+"""Records of the cases in which handlers wait."""
 RUNS = 5
 EVENTS = record_decoder_for(bytes, None)
 """As every channel has it that looks for CloudEvents: none of these records has headers."""
@@ -104,9 +108,9 @@ async def dispatch(*, wants_message: bool) -> None:
     invocation = Invocation(call=noop, decode=None, decode_record=EVENTS, wants_message=wants_message, ack="post")
     host: Any = None  # asked only about failures
     lanes = Lanes(shared=False)
-    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None, NoHook("orders"))
+    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name, context=None: None, NoHook("orders"))
     dispatcher = Dispatcher(setup, invocation, host)
-    worker = Worker(dispatcher)
+    worker = Worker(dispatcher, copy_context())
     worker.follow("take")
     tracker = OffsetTracker(PARTITION, 0)
     lane = Lane(tracker)
@@ -117,25 +121,84 @@ async def dispatch(*, wants_message: bool) -> None:
     assert tracker.committable == RECORDS
 
 
+@functools.cache
+def with_keys(keys: int) -> list[Raw]:
+    """All records, whose keys come in turn."""
+    return [Raw(offset, key=b"%d" % (offset % keys)) for offset in range(RECORDS)]
+
+
 async def dispatch_by_key(keys: int) -> None:
-    """The same with ``ordering = "key"``: the worker takes and releases the lane of one key after the other."""
+    """The same with ``ordering = "key"``: each record is followed by one of another key."""
     settings = IncomingSettings(name="orders", topics=("orders",), group_id="bench", ordering="key")
     invocation = Invocation(call=noop, decode=None, decode_record=EVENTS, wants_message=True, ack="post")
     host: Any = None  # asked only about failures
-    lanes = Lanes(shared=False, key_of=attrgetter("key"))
-    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name: None, NoHook("orders"))
+    lanes = Lanes(shared=False, key_of=attrgetter("key"), keys_are_total=True)
+    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, lambda task, name, context=None: None, NoHook("orders"))
     dispatcher = Dispatcher(setup, invocation, host)
-    worker = Worker(dispatcher)
+    worker = Worker(dispatcher, copy_context())
     worker.follow("take")
     tracker = OffsetTracker(PARTITION, 0)
     lane = lanes.new(tracker)
-    records = [Raw(offset, key=b"%d" % (offset % keys)) for offset in range(CHUNK)]
+    records = with_keys(keys)
     for start in range(0, RECORDS, CHUNK):
-        lanes.add(lane, records, tracker.deliver(range(start, start + CHUNK), start + CHUNK), 0.0)
+        first = tracker.deliver(range(start, start + CHUNK), start + CHUNK)
+        lanes.add(lane, records[start : start + CHUNK], first, 0.0)
         while (part := lanes.take()) is not None:
             await dispatcher._run(worker, part, math.inf)
             lanes.release(part)
     assert tracker.committable == RECORDS
+
+
+class Running:
+    """What a channel with workers asks of its session, and the workers' tasks."""
+
+    def __init__(self) -> None:
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def progress(self, lane: Lane) -> None:
+        """A worker turns away from a lane."""
+
+    def spawn(self, work: Any, name: str, context: Context | None = None) -> None:
+        """Start a worker."""
+        self.tasks.append(asyncio.get_running_loop().create_task(work(), name=name, context=context))
+
+
+async def wait_at_once(in_flight: int, ordering: Literal["key", "unordered"]) -> None:
+    """Handlers that sleep 10 ms, so many at once, each key once: chunks of 500 into one lane, as there is room."""
+    settings = IncomingSettings(
+        name="orders", topics=("orders",), group_id="bench", ordering=ordering, concurrency=in_flight
+    )
+    keys: Any = {"key_of": attrgetter("key"), "keys_are_total": True} if ordering == "key" else {}
+    lanes, running = Lanes(shared=ordering == "unordered", **keys), Running()
+    invocation = Invocation(call=sleep, decode=None, decode_record=EVENTS, wants_message=True, ack="post")
+    setup = WorkerSetup(settings, lanes, SYSTEM_CLOCK, running.spawn, NoHook("orders"))
+    dispatcher = Dispatcher(setup, invocation, cast(Any, running))
+    tracker = OffsetTracker(PARTITION, 0)
+    lane, records = lanes.new(tracker), with_keys(RECORDS)
+    for start in range(0, WAITING, CHUNK):
+        first = tracker.deliver(range(start, start + CHUNK), start + CHUNK)
+        lanes.add(lane, records[start : start + CHUNK], first, time.monotonic())
+        dispatcher.work_is_there()
+        while tracker.unsettled > (0 if start + CHUNK == WAITING else 2 * in_flight - CHUNK):  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+    dispatcher.close()
+    await asyncio.gather(*running.tasks)
+
+
+async def sleep(_: object) -> None:
+    """A handler that waits."""
+    await asyncio.sleep(0.01)
+
+
+async def sleep_at_once(in_flight: int) -> None:
+    """What the sleeping alone costs: tasks that take the next record from one iterator."""
+    records = iter(range(WAITING))
+
+    async def work() -> None:
+        for record in records:
+            await sleep(record)
+
+    await asyncio.gather(*(work() for _ in range(in_flight)))
 
 
 def dispatch_messages() -> None:
@@ -148,17 +211,8 @@ def dispatch_payloads() -> None:
     asyncio.run(dispatch(wants_message=False))
 
 
-def dispatch_few_keys() -> None:
-    """Ten keys, 50 records of each in a chunk."""
-    asyncio.run(dispatch_by_key(10))
-
-
-def dispatch_many_keys() -> None:
-    """Each record of a chunk has a key of its own."""
-    asyncio.run(dispatch_by_key(CHUNK))
-
-
-CASES: tuple[tuple[str, Callable[[], None]], ...] = (
+Case = Callable[[], object]
+CASES: tuple[tuple[str, Case], ...] = (
     ("tracker, settled in order", settle_in_order),
     ("tracker, settled in order, offsets with gaps", settle_with_gaps),
     ("tracker, settled in any order", settle_shuffled),
@@ -166,25 +220,40 @@ CASES: tuple[tuple[str, Callable[[], None]], ...] = (
     ("tracker, settled 500 at a time", settle_ranges),
     ("dispatch of a `Message` to a no-op handler", dispatch_messages),
     ("dispatch of bytes to a no-op handler", dispatch_payloads),
-    ("dispatch of a `Message` by key, 10 keys", dispatch_few_keys),
-    ("dispatch of a `Message` by key, 500 keys", dispatch_many_keys),
+    *(
+        (f"dispatch of a `Message` by key, {keys:,} keys", lambda keys=keys: asyncio.run(dispatch_by_key(keys)))
+        for keys in (10, 10_000, 1_000_000)
+    ),
 )
+AT_ONCE = (1_000, 10_000)
+WAITING_CASES: tuple[tuple[str, Case], ...] = tuple(
+    case
+    for number in AT_ONCE
+    for case in (
+        (f"{number:,} tasks that sleep 10 ms", lambda number=number: asyncio.run(sleep_at_once(number))),
+        (f"{number:,} handlers that sleep", lambda number=number: asyncio.run(wait_at_once(number, "unordered"))),
+        ("the same, of a key each", lambda number=number: asyncio.run(wait_at_once(number, "key"))),
+    )
+)
+"""Handlers that wait, beside what their waiting costs."""
 
 
-def best_ns(case: Callable[[], None], runs: Iterable[int] = range(RUNS)) -> float:
-    """Nanoseconds a record, of the quickest run."""
+def best_ns(case: Case, runs: Iterable[int] = range(RUNS), records: int = RECORDS) -> float:
+    """Nanoseconds of CPU a record, of the quickest run."""
     took = []
     for _ in runs:
-        began = time.perf_counter()
+        began = time.process_time()
         case()
-        took.append(time.perf_counter() - began)
-    return min(took) / RECORDS * 1e9
+        took.append(time.process_time() - began)
+    return min(took) / records * 1e9
 
 
 def main() -> None:
     """Print a line a case."""
     for name, case in CASES:
         print(f"{best_ns(case):8.1f} ns a record  {name}")
+    for name, case in WAITING_CASES:
+        print(f"{best_ns(case, range(2), WAITING):8.1f} ns a record  {name}")
 
 
 if __name__ == "__main__":
