@@ -7,32 +7,25 @@ not in the figures.
 from __future__ import annotations
 
 import argparse
-import asyncio
 import contextlib
-import os
-import signal
-import subprocess
 import sys
 import time
-import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 
-from benchmarks import machine, topic
+from benchmarks import machine
 from benchmarks.place import kafka
 from benchmarks.report import wrapped
 from benchmarks.runs import RunFailedError
-from benchmarks.spark import figures, plan, report
-from benchmarks.spark.beside import ticks_topic
-from benchmarks.spark.work import click
+from benchmarks.spark import figures, goals, plan, report
+from benchmarks.spark.runs import Runs
 from reactive_kafka.spark.session.kafka_source import fetch_connector
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "benchmarks" / "spark_results.md"
-RUN_TIMEOUT_S = 420.0
-PARTS = ("throughput", "overhead", "beside")
+PARTS = ("throughput", "light", "overhead", "growth", "trickle", "beside")
 
 
 @dataclass(slots=True)
@@ -40,7 +33,10 @@ class Measured:
     """All that was measured, and what failed."""
 
     rounds: list[dict[str, figures.Throughput]] = field(default_factory=list)
+    lights: list[dict[str, figures.Light]] = field(default_factory=list)
     overheads: list[figures.Overhead] = field(default_factory=list)
+    growth: figures.Growth | None = None
+    trickle: figures.Trickle | None = None
     beside: figures.Beside | None = None
     failures: list[str] = field(default_factory=list)
 
@@ -64,7 +60,10 @@ def main() -> int:
     began = time.monotonic()
     with kafka(given.bootstrap) as (bootstrap, broker):
         measured = _measure(Runs(bootstrap, given.batches), given)
-    verdicts = report.verdicts(measured.rounds, measured.overheads, measured.beside)
+    verdicts = [
+        *report.verdicts(measured.rounds, measured.overheads, measured.beside),
+        *goals.verdicts(measured.lights, measured.overheads, measured.growth, measured.trickle),
+    ]
     text = _page(measured, given, broker, load, [sentence for _, sentence in verdicts])
     print(f"\n{text}\n{time.monotonic() - began:.0f} s in all")
     if given.write:
@@ -90,86 +89,6 @@ def _arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-class Runs:
-    """Runs measurements in processes of their own.
-
-    Args:
-        bootstrap: ``host:port`` of the broker.
-        batches: That the run of a contender measures.
-    """
-
-    def __init__(self, bootstrap: str, batches: int) -> None:
-        self._bootstrap = bootstrap
-        self._batches = batches
-        self._topic = f"bench-{uuid.uuid4().hex[:8]}"
-        self._all_batches = max(
-            plan.WARM_BATCHES + batches + plan.SPARE_BATCHES, plan.WARM_BATCHES + plan.BESIDE_BATCHES + 1
-        )
-
-    def fill(self) -> None:
-        """Write the topic that all but one read."""
-        records = self._all_batches * plan.BATCH_RECORDS
-        asyncio.run(topic.fill(self._bootstrap, self._topic, records, click))
-        print(f"{records:,} records of {plan.VALUE_BYTES} bytes written", flush=True)
-
-    def throughput(self, contender: plan.Contender) -> figures.Throughput:
-        """One run of a contender. Ours is to have committed what it was measured with."""
-        group, done = f"{contender.run}-{uuid.uuid4().hex[:8]}", plan.WARM_BATCHES + self._batches
-        found = figures.read_throughput(
-            self._run(contender.run, self._topic, group, plan.BATCH_RECORDS, plan.WARM_BATCHES, self._batches)
-        )
-        if contender in plan.OURS:
-            stored = asyncio.run(topic.committed(self._bootstrap, self._topic, group))
-            if stored < done * plan.BATCH_RECORDS:
-                raise RunFailedError(f"committed {stored:,} of {done * plan.BATCH_RECORDS:,} records")
-        return found
-
-    def overhead(self, records: int, batches: int) -> figures.Overhead:
-        """Batches of one size, in a topic of their own: it is written as they are measured."""
-        name = f"{self._topic}-{records}"
-        asyncio.run(topic.create(self._bootstrap, name))
-        return figures.read_overhead(self._run("overhead", name, name, records, plan.OVERHEAD_WARM, batches))
-
-    def beside(self) -> figures.Beside:
-        """The plain channel; the topic's last batch is the long job."""
-        asyncio.run(topic.create(self._bootstrap, ticks_topic(self._topic)))
-        return figures.read_beside(
-            self._run("beside", self._topic, "beside", plan.BATCH_RECORDS, plan.WARM_BATCHES, self._batches)
-        )
-
-    def _run(self, what: str, name: str, group: str, batch_records: int, warm: int, batches: int) -> str:
-        """The last line of one process.
-
-        Raises:
-            RunFailedError: It ended with an error, or took too long.
-        """
-        command = [sys.executable, "-m", "benchmarks.spark.run", what]
-        command += ["--bootstrap", self._bootstrap, "--topic", name, "--group", group]
-        numbers = {"batch-records": batch_records, "warm": warm, "batches": batches, "all-batches": self._all_batches}
-        for option, number in numbers.items():
-            command += [f"--{option}", str(number)]
-        # a session of its own, so that its Spark ends with it whatever happens
-        process = subprocess.Popen(
-            command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
-        )
-        try:
-            out, err = process.communicate(timeout=RUN_TIMEOUT_S)
-        except BaseException as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            _, err = process.communicate()
-            if isinstance(error, subprocess.TimeoutExpired):
-                raise RunFailedError(f"not done after {RUN_TIMEOUT_S:g} s: {_tail(err)}") from error
-            raise
-        if process.returncode or not out.strip():
-            raise RunFailedError(f"exit code {process.returncode}: {_tail(err)}")
-        return out.splitlines()[-1]
-
-
-def _tail(text: str) -> str:
-    return "\n".join((text or "no output").splitlines()[-25:])
-
-
 def _measure(runs: Runs, given: argparse.Namespace) -> Measured:
     measured = Measured()
     if "overhead" in given.only:
@@ -178,10 +97,21 @@ def _measure(runs: Runs, given: argparse.Namespace) -> Measured:
                 measured.overheads.append(runs.overhead(records, batches))
                 over = measured.overheads[-1]
                 print(f"overhead at {records:,} records: {over.over_ms:.1f} ms, {over.over:.1%}", flush=True)
-    if {"throughput", "beside"}.intersection(given.only):
+    if "growth" in given.only:
+        with measured.noting("growth"):
+            measured.growth = runs.growth()
+            print(f"growth: {measured.growth.grown_mb:.0f} MB", flush=True)
+    if "trickle" in given.only:
+        with measured.noting("trickle"):
+            measured.trickle = runs.trickle()
+            print(f"trickle: {measured.trickle.latency_ms.p50:.0f} ms", flush=True)
+    if {"throughput", "light", "beside"}.intersection(given.only):
         runs.fill()
-    for number in range(given.rounds if "throughput" in given.only else 0):
-        measured.rounds.append(_round(runs, number, measured))
+    for number in range(given.rounds):
+        if "light" in given.only:
+            measured.lights.append(_light_round(runs, number, measured))
+        if "throughput" in given.only:
+            measured.rounds.append(_round(runs, number, measured))
     if "beside" in given.only:
         with measured.noting("beside"):
             measured.beside = runs.beside()
@@ -198,6 +128,16 @@ def _round(runs: Runs, number: int, measured: Measured) -> dict[str, figures.Thr
     return results
 
 
+def _light_round(runs: Runs, number: int, measured: Measured) -> dict[str, figures.Light]:
+    """The same with a light job."""
+    results: dict[str, figures.Light] = {}
+    for contender in plan.LIGHT if number % 2 == 0 else plan.LIGHT[::-1]:
+        with measured.noting(f"round {number + 1}, a light job: {contender.name}"):
+            found = results[contender.name] = runs.light(contender)
+            print(f"round {number + 1}, a light job: {contender.name}: {found.median_s * 1e3:.0f} ms", flush=True)
+    return results
+
+
 def _page(measured: Measured, given: argparse.Namespace, broker: str, load: float, sentences: Sequence[str]) -> str:
     """The results as a page."""
     lines = [
@@ -211,8 +151,8 @@ def _page(measured: Measured, given: argparse.Namespace, broker: str, load: floa
         f"{plan.CONF['spark.driver.memory']}; all sessions have the properties that the package sets",
         f"- Load of the machine in the minute before: {load:.1f}",
         f"- {broker}; values of {plan.VALUE_BYTES} bytes in {plan.PARTITIONS} partitions, uncompressed",
-        "- All contenders run the same job: `groupBy` a field of the JSON value, `count`, write to Spark's `noop` "
-        "sink. No disk is measured.",
+        "- Unless said otherwise all run the same job: `groupBy` a field of the JSON value, `count`, write to Spark's "
+        "`noop` sink. No disk is measured.",
         "- Ours runs with metrics, poison watch and health over HTTP on. Ratios and differences are medians over "
         "pairs of neighbouring runs.",
         "",
@@ -233,6 +173,7 @@ def _page(measured: Measured, given: argparse.Namespace, broker: str, load: floa
             report.loop_and_memory(measured.rounds),
             "",
         ]
+    lines += goals.page(measured.lights, measured.growth, measured.trickle)
     if measured.overheads:
         lines += [
             "## The overhead of a batch",

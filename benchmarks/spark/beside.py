@@ -87,7 +87,7 @@ async def _beside(given: Given) -> Beside:
         enter(ALONE)
         loop.call_soon_threadsafe(done.set)
 
-    async with app, gauges, asyncio.timeout(RUN_TIMEOUT_S), _pacing(given):
+    async with app, gauges, asyncio.timeout(RUN_TIMEOUT_S), pacing(given.bootstrap, ticks_topic(given.topic)):
         await done.wait()
         await asyncio.sleep(ALONE_S)  # the last phase: it is measured for so long
         over = time.perf_counter()
@@ -123,10 +123,10 @@ def ticks_topic(topic: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def _pacing(given: Given) -> AsyncIterator[None]:
+async def pacing(bootstrap: str, topic: str) -> AsyncIterator[None]:
     """The records are sent by a process of its own: what keeps this one busy must not slow them down."""
     command = [sys.executable, "-m", "benchmarks.spark.pacer"]
-    command += ["--bootstrap", given.bootstrap, "--topic", ticks_topic(given.topic)]
+    command += ["--bootstrap", bootstrap, "--topic", topic]
     pacer = await asyncio.create_subprocess_exec(*command, cwd=ROOT)
     try:
         yield

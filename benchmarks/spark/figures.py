@@ -90,6 +90,59 @@ class Overhead:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Light:
+    """A light job on one batch after the other, in seconds.
+
+    Args:
+        records: In a batch.
+        period_s: From the start of one batch's job to the start of the next one's.
+        job_s: Of that, until the job's end.
+    """
+
+    records: int
+    period_s: list[float]
+    job_s: list[float]
+
+    @property
+    def median_s(self) -> float:
+        """From start to start."""
+        return statistics.median(self.period_s)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Growth:
+    """What this process's resident memory grew by while a channel worked through a backlog.
+
+    Args:
+        records: In all.
+        before_mb: When Spark had run its first batch, and nothing else was read.
+        peak_mb: The largest from then on.
+    """
+
+    records: int
+    before_mb: float
+    peak_mb: float
+
+    @property
+    def grown_mb(self) -> float:
+        """The difference."""
+        return self.peak_mb - self.before_mb
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trickle:
+    """Few records a second into a batch function.
+
+    Args:
+        latency_ms: From a record's send to the call with its batch.
+        batches: How many those were.
+    """
+
+    latency_ms: Spread
+    batches: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Phase:
     """A plain channel's records and the event loop while Spark did one thing.
 
@@ -123,7 +176,7 @@ class Beside:
     rebalances: int
 
 
-Result = Throughput | Overhead | Beside
+Result = Throughput | Overhead | Beside | Light | Growth | Trickle
 
 
 def write(result: Result) -> str:
@@ -140,6 +193,22 @@ def read_throughput(line: str) -> Throughput:
 def read_overhead(line: str) -> Overhead:
     """What :func:`write` wrote."""
     return Overhead(**json.loads(line))
+
+
+def read_light(line: str) -> Light:
+    """What :func:`write` wrote."""
+    return Light(**json.loads(line))
+
+
+def read_growth(line: str) -> Growth:
+    """What :func:`write` wrote."""
+    return Growth(**json.loads(line))
+
+
+def read_trickle(line: str) -> Trickle:
+    """What :func:`write` wrote."""
+    fields = json.loads(line)
+    return Trickle(**{**fields, "latency_ms": Spread(**fields["latency_ms"])})
 
 
 def read_beside(line: str) -> Beside:

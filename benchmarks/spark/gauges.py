@@ -51,7 +51,7 @@ class Gauges:
             self._lags[self.phase].append(max(0.0, time.perf_counter() - due) * 1e3)
             turn += 1
             if turn % MEMORY_EVERY == 0:
-                self._memory[self.phase].append(_resident_mb())
+                self._memory[self.phase].append(resident_mb())
 
     def lag_ms(self, phase: str) -> Spread:
         """How late the loop turned in a phase."""
@@ -62,7 +62,8 @@ class Gauges:
         return Spread.of(self._memory[phase])
 
 
-def _resident_mb() -> float:
+def resident_mb() -> float:
+    """What of this process is in memory."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * PAGE_MB
 
 

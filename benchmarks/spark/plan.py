@@ -55,3 +55,31 @@ LEAST_RATIO = 0.8
 
 MOST_OVERHEAD = 0.05
 """Of a batch of 50,000 records over ``createDataFrame`` and the job by hand."""
+
+LIGHT_RECORDS = Contender(name="reactive_kafka, `records`", run="light-records", keeps=RECORDS.keeps)
+LIGHT_RANGES = Contender(name="reactive_kafka, `ranges`", run="light-ranges", keeps=RANGES.keeps)
+LIGHT_KAFKA = Contender(name='`spark.read.format("kafka")` by hand', run="light-kafka", keeps="nowhere")
+LIGHT_GETMANY = Contender(
+    name="`getmany` and `createDataFrame` by hand", run="light-getmany", keeps="position after, in the group"
+)
+LIGHT = (LIGHT_RECORDS, LIGHT_GETMANY, LIGHT_RANGES, LIGHT_KAFKA)
+LIGHT_BY_HAND = (LIGHT_GETMANY, LIGHT_KAFKA)
+LIGHT_BATCHES = 12
+
+MOST_LIGHT = 1.05
+"""Of the time from the start of a light job to the start of the next one, to that of the better one by hand."""
+
+FEW_RECORDS, MOST_OVER_MS = 500, 20.0
+"""How much longer a batch of few records may take than by hand."""
+
+GROWTH_BATCHES, GROWTH_VALUE_BYTES, MOST_GROWTH_MB = 4, 450, 100.0
+"""A backlog, whose batches are columns of 25 MB, and what it may add to the memory of our process."""
+
+
+def of_growth(number: int) -> bytes:
+    """A value of that backlog."""
+    return (b"%08d" % number).ljust(GROWTH_VALUE_BYTES, b".")
+
+
+TRICKLE_WAIT, TRICKLE_BATCHES, MOST_TRICKLE_MS = "100ms", 60, 200.0
+"""``batch_max_wait``, batches that are measured, and the median from send to call."""

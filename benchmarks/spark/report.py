@@ -139,7 +139,7 @@ def _ratio(rounds: Sequence[Round], contender: Contender) -> Verdict:
         return False, f"NOT MEASURED: {contender.name} beside {BY_HAND.name}"
     median = statistics.median(found)
     text = f"{contender.name} is {median:.2f} times {BY_HAND.name}; the goal is at least {LEAST_RATIO:g}"
-    return _verdict(median >= LEAST_RATIO, text)
+    return verdict(median >= LEAST_RATIO, text)
 
 
 def _share(measured: Sequence[Overhead]) -> Verdict:
@@ -151,7 +151,7 @@ def _share(measured: Sequence[Overhead]) -> Verdict:
         f"a batch of {BATCH_RECORDS:,} records takes {over:.1%} more than `createDataFrame` and the job by hand; "
         f"the goal is below {MOST_OVERHEAD:.0%}"
     )
-    return _verdict(over < MOST_OVERHEAD, text)
+    return verdict(over < MOST_OVERHEAD, text)
 
 
 def _no_rebalance(plain: Beside | None) -> Verdict:
@@ -161,8 +161,9 @@ def _no_rebalance(plain: Beside | None) -> Verdict:
         f"{plain.rebalances} rebalances with a job of {plain.longest_job_s:.1f} s and a `max_poll_interval_ms` of "
         f"{MAX_POLL_INTERVAL_S:g} s; the goal is none"
     )
-    return _verdict(plain.rebalances == 0, text)
+    return verdict(plain.rebalances == 0, text)
 
 
-def _verdict(is_met: bool, text: str) -> Verdict:
+def verdict(is_met: bool, text: str) -> Verdict:
+    """The sentence, with what came of it in front."""
     return is_met, f"{'met' if is_met else 'MISSED'}: {text}"

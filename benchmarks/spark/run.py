@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Callable
 
-from benchmarks.spark import beside, figures, overhead, throughput
+from benchmarks.spark import beside, figures, growth, light, overhead, throughput, trickle
 from benchmarks.spark.work import Given
 
 MEASURES: dict[str, Callable[[Given], figures.Result]] = {
@@ -15,6 +15,12 @@ MEASURES: dict[str, Callable[[Given], figures.Result]] = {
     "streaming": throughput.streaming,
     "overhead": overhead.overhead,
     "beside": beside.beside,
+    "light-records": light.records,
+    "light-ranges": light.ranges,
+    "light-kafka": light.kafka_by_hand,
+    "light-getmany": light.getmany_by_hand,
+    "growth": growth.growth,
+    "trickle": trickle.trickle,
 }
 
 

@@ -15,7 +15,7 @@ from benchmarks.spark.work import Given, Laps, count_pages, session
 from reactive_kafka import App, SparkBatch
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 RUN_TIMEOUT_S = 400.0
 
@@ -85,13 +85,18 @@ def by_hand(given: Given) -> Throughput:
     laps, share = Laps(given.warm, given.batches), given.batch_records // PARTITIONS
     with session() as spark:
         for number in range(given.warm + given.batches):
-            reader = spark.read.format("kafka").option("kafka.bootstrap.servers", given.bootstrap)
-            reader = reader.option("assign", json.dumps({given.topic: list(range(PARTITIONS))}))
-            reader = reader.option("startingOffsets", _offsets(given.topic, number * share))
-            reader = reader.option("endingOffsets", _offsets(given.topic, (number + 1) * share))
-            count_pages(reader.option("includeHeaders", "true").load())
+            count_pages(read_by_hand(spark, given, number * share, (number + 1) * share))
             laps.batch_ended(share * PARTITIONS)
         return _theirs(laps, laps.records, spark)
+
+
+def read_by_hand(spark: SparkSession, given: Given, start: int, until: int) -> DataFrame:
+    """The records from one offset up to another one, of each partition."""
+    reader = spark.read.format("kafka").option("kafka.bootstrap.servers", given.bootstrap)
+    reader = reader.option("assign", json.dumps({given.topic: list(range(PARTITIONS))}))
+    reader = reader.option("startingOffsets", _offsets(given.topic, start))
+    reader = reader.option("endingOffsets", _offsets(given.topic, until))
+    return reader.option("includeHeaders", "true").load()
 
 
 def _offsets(topic: str, offset: int) -> str:
