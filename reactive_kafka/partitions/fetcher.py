@@ -92,7 +92,8 @@ class Fetcher:
         trackers = self._table.all_trackers()  # also of partitions that are about to go, or may be retained
         held = {tracker.partition: tracker.unsettled for tracker in trackers}
         held |= self._parts.hook.unstored(lambda: trackers)
-        enough = max(1, room // (8 * max(1, len(held))))
+        # Where batches run elsewhere the next one is full before its turn, though that takes the last bit of the room.
+        enough = 1 if self._workers.works_elsewhere else max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
         allowed = budget.budgets(held, room)
         for one in self._table.reading:

@@ -147,6 +147,9 @@ class Engine:
             if mine is not None:
                 mine.is_over = True
 
+    async def make(self, call: Callable[[Any], Any]) -> Any:
+        return call(self.spark)
+
     async def _end_of(self, job: Job) -> Outcome:
         try:
             return await job.ended

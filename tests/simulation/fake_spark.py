@@ -149,6 +149,9 @@ class FakeEngine:
             self._alone = None if self._alone is mine else self._alone
             self._change()
 
+    async def make(self, call: Callable[[Any], Any]) -> Any:
+        return None  # the frames of this session are bound to their job
+
     # -- faults
 
     def lose_driver(self) -> None:

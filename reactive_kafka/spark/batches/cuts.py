@@ -17,6 +17,7 @@ from reactive_kafka.commit.plans import PlannedRange, still_to_come
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.lane import Lane, Slice
 from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.states import OPEN
 from reactive_kafka.partitions.budget import MAX_WINDOW_RECORDS
 from reactive_kafka.spark.batches.columns import PIECE_RECORDS
 from reactive_kafka.spark.batches.runs import RecordRun, end_of, give_back, run_of
@@ -69,6 +70,24 @@ class BatchQueue:
         """When a batch may be taken (monotonic); infinite if there is nothing to take."""
         limits = replace(self._limits, max_wait_s=0.0) if self._lanes.is_at_end else self._limits
         return max(batch_due(self._free_lanes(), limits, self._weight), self._lanes.whole_at)
+
+    def ahead(self, held: Iterable[Lane]) -> list[RecordRun]:
+        """The next batch, if nothing can be added to it any more, for whoever prepares it: its records stay queued.
+
+        *held*: the lanes that the batch before has been taken from.
+        """
+        free = self._free_lanes()
+        free += [
+            lane
+            for lane in held
+            if not lane.queued and lane.state is OPEN and lane.advance() and self._is_free(lane) and has_room(lane)
+        ]
+        if batch_due(free, replace(self._limits, max_wait_s=inf), self._weight) == inf:
+            return []
+        runs = take_batch(free, self._limits, weigh)
+        for run in reversed(runs):
+            give_back(run.slices)
+        return runs
 
     def take(self) -> list[RecordRun]:
         """Take the next batch."""

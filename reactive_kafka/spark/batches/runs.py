@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import ceil, log2
 
@@ -81,6 +81,23 @@ def run_of(slices: Sequence[Slice], planned: PlannedRange | None = None) -> Reco
     if planned is None:
         planned = PlannedRange(offset_of(slices[0].first), offset_of(end_of(slices[-1]) - 1) + 1)
     return RecordRun(lane, tuple(slices), planned)
+
+
+def plan(runs: Iterable[RecordRun]) -> None:
+    """Plan the ranges of runs, as far as they are not."""
+    for run in runs:
+        if run.planned not in run.tracker.plans:
+            run.tracker.plan(run.planned)
+
+
+def trackers_of(runs: Iterable[RecordRun]) -> list[OffsetTracker]:
+    """The trackers of some runs, each once."""
+    return list({id(run.tracker): run.tracker for run in runs}.values())
+
+
+def lanes_of(runs: Iterable[RecordRun]) -> list[Lane]:
+    """The lanes of some runs, each once."""
+    return list({id(run.lane): run.lane for run in runs}.values())
 
 
 def end_of(one: Slice) -> int:

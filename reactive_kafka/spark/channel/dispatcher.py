@@ -15,7 +15,8 @@ from reactive_kafka.observe.events import Observer
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.spark.batches.columns import record_batch
 from reactive_kafka.spark.batches.cuts import BatchQueue
-from reactive_kafka.spark.batches.runs import RecordRun, give_back
+from reactive_kafka.spark.batches.runs import RecordRun, give_back, lanes_of, plan, trackers_of
+from reactive_kafka.spark.channel.ahead import Ahead
 from reactive_kafka.spark.channel.job import SparkJob
 from reactive_kafka.spark.channel.refetch import Fetch
 from reactive_kafka.spark.channel.runner import SparkRunner
@@ -45,6 +46,7 @@ class SparkDispatcher(Workers):
         self._context = JobContext(setup.settings, runner, signals, fetch, observer)
         self._queue = BatchQueue(setup.settings, setup.lanes, self._is_free)
         self._jobs: dict[SparkJob, float] = {}  # when each has begun
+        self._ahead: Ahead | None = None  # of the next batch, which is planned
         self._unsettled: list[tuple[RecordRun, RunOutcome]] = []  # cut off; go on if their partition is retained
         self._attempts: dict[str, int] = {}  # id of a range that is to run again -> how often it has run
         self._names = count(1)
@@ -56,7 +58,10 @@ class SparkDispatcher(Workers):
         return records if isinstance(records, range) else record_batch(partition, records)  # executors read offsets
 
     def wants(self, lane: Lane, records: int) -> int:
-        return self._queue.wants(lane, records)
+        # To keep what a poll brings takes the loop some ms, which a batch that is about to be called would wait. What
+        # comes behind the next one has time until then: no more than two batches are here.
+        is_hurry = (self._jobs and self._ahead is not None) or any(not job.has_called for job in self._jobs)
+        return 0 if is_hurry else self._queue.wants(lane, records)
 
     def work_is_there(self) -> None:
         self._changed.set()
@@ -67,17 +72,21 @@ class SparkDispatcher(Workers):
     async def _work(self) -> None:
         while not self._is_closed:
             self._changed.clear()
-            self._go_on_settling()
-            wait_s = self._wait_s(self._clock.monotonic())
-            # Records that are still queued can be let go at once when their partition is revoked; those of a job have
-            # to wait for its end. So none are taken before Spark can run them.
-            if wait_s <= 0 and self._context.runner.engine.ready:
-                runs = self._queue.take()
-                self._start(runs, 1 + max(self._attempts.pop(self._context.id_of(run), 0) for run in runs))
-                continue
+            wait_s = self._go_on()
+            self._look_ahead()
             with suppress(TimeoutError):
                 async with asyncio.timeout(READY_EVERY_S if wait_s <= 0 else None if wait_s == inf else wait_s):
                     await self._changed.wait()
+
+    def _go_on(self) -> float:
+        """Start what may be started; the seconds until there is something to do, as :meth:`_wait_s`."""
+        self._go_on_settling()
+        # Records that are still queued can be let go at once when their partition is revoked; those of a job have to
+        # wait for its end. So none are taken before Spark can run them.
+        while (wait_s := self._wait_s(self._clock.monotonic())) <= 0 and self._context.runner.engine.ready:
+            runs = self._queue.take()
+            self._start(runs, 1 + max(self._attempts.pop(self._context.id_of(run), 0) for run in runs))
+        return wait_s
 
     def _wait_s(self, now: float) -> float:
         """The seconds until there is something to do, infinite if unknown; 0 or less: a batch may be taken."""
@@ -87,6 +96,32 @@ class SparkDispatcher(Workers):
         if self._unsettled and self._not_before > now:
             due = min(due, self._not_before)
         return due - now
+
+    def _look_ahead(self) -> None:
+        """While a batch runs: plan the next one if it is full, and have its plan stored and its DataFrame made.
+
+        It is taken from the lanes no sooner than any other, as a planned range is. With several jobs at once it could
+        hold up records that another job would take.
+        """
+        if self._ahead is not None or self._setup.settings.spark.max_concurrent_jobs > 1:
+            return
+        if not (self._jobs and self._context.runner.engine.ready):
+            return
+        runs = self._queue.ahead(lanes_of([run for job in self._jobs for run in job.runs]))
+        if not runs:
+            return
+        plan(runs)
+        self._ahead = Ahead(self._context, runs)
+
+        async def store() -> None:
+            await self._context.signals.store_plans(trackers_of(runs))  # in vain: its job asks for it again
+
+        self._setup.spawn(store, f"Spark plan of {self._setup.settings.name}")
+
+    def _drop_ahead(self) -> None:
+        if self._ahead is not None:
+            self._ahead.drop()
+            self._ahead = None
 
     def _is_free(self, lane: Lane) -> bool:
         """Whether no outcome of a partition is pending, and no job of an earlier assignment of it still runs."""
@@ -104,17 +139,27 @@ class SparkDispatcher(Workers):
             self._start([run for run, _ in retained], 1, [outcome for _, outcome in retained])
 
     def _start(self, runs: Sequence[RecordRun], attempt: int, outcomes: Sequence[RunOutcome] | None = None) -> None:
-        job = SparkJob(self._context, runs, attempt, outcomes)
+        ahead = None
+        if outcomes is None and self._ahead is not None:
+            ahead, self._ahead = self._ahead.only_for(runs), None
+        lanes = lanes_of(runs)
+
+        def calls() -> None:
+            for lane in lanes:
+                self._context.signals.progress(lane)
+
+        job = SparkJob(self._context, runs, attempt, calls, outcomes, ahead)
         self._jobs[job] = self._clock.monotonic()
-        for lane in _lanes_of(runs):
+        for lane in lanes:
             self._setup.lanes.hold(lane)
-            self._context.signals.progress(lane)
 
         async def run() -> None:
             try:
                 await job.run()
             finally:
                 self._ended(job)
+            if not self._is_closed:
+                self._go_on()  # at once, and not in the turn of another task: what a poll brings would come in between
 
         self._setup.spawn(run, f"spark batch {next(self._names)} of {self._setup.settings.name}")
 
@@ -129,7 +174,7 @@ class SparkDispatcher(Workers):
         self._unsettled += job.unsettled
         if job.was_refused or (job.unsettled and job.only_settles):
             self._not_before = self._clock.monotonic() + NOT_OURS_S
-        for lane in _lanes_of(job.runs):
+        for lane in lanes_of(job.runs):
             self._setup.lanes.release(lane)
             self._context.signals.progress(lane)
         self._changed.set()
@@ -139,6 +184,7 @@ class SparkDispatcher(Workers):
             job.stop_waiting()
 
     def suspended(self) -> None:
+        self._drop_ahead()
         self._queue.forget_weights()
         for job in self._jobs:
             if job.is_revoked:
@@ -159,6 +205,8 @@ class SparkDispatcher(Workers):
 
     def abandon(self, lane: Lane) -> None:
         """A partition is gone, or read again from elsewhere: cancel its job. Until that has ended no other starts."""
+        if self._ahead is not None and self._ahead.has(lane):
+            self._drop_ahead()
         for job in self._jobs:
             if any(run.lane is lane for run in job.runs):
                 job.cut_off()
@@ -166,11 +214,7 @@ class SparkDispatcher(Workers):
 
     def close(self) -> None:
         self._is_closed = True
+        self._drop_ahead()
         for job in self._jobs:
             job.cut_off()
         self._changed.set()
-
-
-def _lanes_of(runs: Sequence[RecordRun]) -> list[Lane]:
-    """The lanes of some runs, each once."""
-    return list({id(run.lane): run.lane for run in runs}.values())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 
 from reactive_kafka.backoff import drawn_chance
@@ -14,7 +14,8 @@ from reactive_kafka.errors import DataLossError, OffloadError
 from reactive_kafka.observe.events import SparkBatchSplit
 from reactive_kafka.spark.batches.batch import spark_range
 from reactive_kafka.spark.batches.failures import Again, Attempts, Failed, Leave, Split
-from reactive_kafka.spark.batches.runs import Bisection, RecordRun
+from reactive_kafka.spark.batches.runs import Bisection, RecordRun, plan, trackers_of
+from reactive_kafka.spark.channel.ahead import Ahead
 from reactive_kafka.spark.channel.settle import JobContext, RunOutcome, RunSettler, Worked
 
 
@@ -52,15 +53,19 @@ class SparkJob:
     """The records of one batch, from when they were taken until nothing of them runs any more."""
 
     def __init__(
-        self, context: JobContext, runs: Sequence[RecordRun], attempt: int, outcomes: Sequence[RunOutcome] | None = None
-    ) -> None:
+        self, context: JobContext, runs: Sequence[RecordRun], attempt: int, calls: Callable[[], None],
+        outcomes: Sequence[RunOutcome] | None = None, ahead: Ahead | None = None,
+    ) -> None:  # fmt: skip
         self.runs = runs
+        self.has_called = outcomes is not None  # the function, or it never will
+        self._calls = calls  # told of the first call
         self.left: Sequence[RecordRun] = runs if outcomes is None else ()  # without an outcome, in their order
         self.retries = 0  # attempts after the first one
         self.was_refused = False  # the group did not take the plan, so that nothing was run
         self.only_settles = outcomes is not None  # nothing runs on Spark
         self._context = context
         self._outcomes = outcomes or ()  # of the runs, if they are known, and all that is left is to carry them out
+        self._ahead = ahead  # the DataFrame of the first attempt, if it is being made already
         self._bisects = context.settings.spark.on_failure == "bisect"  # bad records of a failed batch are searched for
         # The number of the first attempt is more than 1 if an earlier job of these records was cancelled.
         self.attempts = Attempts(
@@ -116,12 +121,16 @@ class SparkJob:
         if self.only_settles:
             await self._settle(zip(self.runs, self._outcomes, strict=True))
             return
-        for run in self.runs:
-            if run.planned not in run.tracker.plans:
-                run.tracker.plan(run.planned)
-        if not await self._may_begin(self.runs):
-            return
-        outcome = await self._execute(self.runs, self.attempts)
+        plan(self.runs)
+        ahead = self._ahead or Ahead(self._context, self.runs)
+        try:
+            if not await self._may_begin(self.runs):
+                return
+            self.has_called = True
+            self._calls()
+            outcome = await self._execute(self.runs, self.attempts, ahead)
+        finally:
+            ahead.drop()
         # Where executors did not find all records, they may be missing in one range only, and the others work.
         is_partly = len(self.runs) > 1 and isinstance(outcome, Failed) and isinstance(outcome.error, DataLossError)
         if isinstance(outcome, Split | Failed) and (is_partly or isinstance(outcome, Split)):
@@ -132,14 +141,15 @@ class SparkJob:
 
     async def _may_begin(self, runs: Sequence[RecordRun]) -> bool:
         """Have the group store the plans of runs; False if they must not run."""
-        trackers = list({id(run.tracker): run.tracker for run in runs}.values())
-        if not await self._context.signals.store_plans(trackers):
+        if not await self._context.signals.store_plans(trackers_of(runs)):
             self.was_refused = True
             return False
         # A range that the group's position turned out to lie inside of was divided, and is not planned any more.
         return not self.is_revoked and all(run.planned in run.tracker.plans for run in runs)
 
-    async def _execute(self, runs: Sequence[RecordRun], attempts: Attempts) -> RunOutcome | Split | None:
+    async def _execute(
+        self, runs: Sequence[RecordRun], attempts: Attempts, ahead: Ahead | None = None
+    ) -> RunOutcome | Split | None:
         """Run records until their outcome is known; None if there is none: waits have ended, or the channel stops."""
         context, group_id = self._context, self._context.group_id
         parts = [run.part(group_id) for run in runs]
@@ -151,8 +161,9 @@ class SparkJob:
         while True:
             try:
                 number = attempts.begin()
+                frame, ahead = None if ahead is None else ahead.frame, None
                 rejected = await context.runner.run_batch(
-                    parts, number, alone=attempts.alone, supersedes=supersedes, no_waits=self._no_waits
+                    parts, number, alone=attempts.alone, supersedes=supersedes, no_waits=self._no_waits, frame=frame
                 )
                 return None if rejected is None else Worked(rejected)
             except OffloadError as error:

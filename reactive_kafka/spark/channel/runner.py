@@ -40,6 +40,14 @@ class Missing:
     asks: Sequence[Ask]
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A DataFrame of a batch's rows, good for the session that it was made with."""
+
+    spark: Any
+    rows: Any
+
+
 @dataclass(eq=False)
 class SparkRunner:
     """Runs one channel's Spark function over batches, any number at once, and counts."""
@@ -63,15 +71,20 @@ class SparkRunner:
         """The session's state, and this channel's batches."""
         return self._ledger.facts(self.clock.monotonic(), ready=self.engine.ready, reason=self.engine.reason)
 
+    async def make(self, parts: Sequence[BatchPart]) -> Made | None:
+        """A DataFrame of *parts*, for :meth:`run_batch`; None: its call makes one, and tells what is in the way."""
+        return await self.engine.make(lambda spark: Made(spark, self._rows(spark, parts)))
+
     async def run_batch(
         self, parts: Sequence[BatchPart], attempt: int, *, alone: bool = False, supersedes: tuple[str, ...] = (),
-        no_waits: Future[None] | None = None,
+        no_waits: Future[None] | None = None, frame: Future[Made | None] | None = None,
     ) -> Sequence[Rejected] | None:  # fmt: skip
         """Run the function on *parts*, at least one; when this returns, all but the rejected records are done.
 
         These are the ones with corrupt payloads and those that the function rejected, by partition and offset, each
         once. One error may serve many. A rejected offset need not be that of a record. *alone*: no other job may run
-        at the same time; *supersedes*: the ids of the failed ranges that these ranges were parts of.
+        at the same time; *supersedes*: the ids of the failed ranges that these ranges were parts of; *frame*: what
+        :meth:`make` has been asked for these parts.
 
         Schemas that are not known here are asked for, and the batch waits for them, without a time of its own. None:
         *no_waits* was done meanwhile, or the application stops, and the records are neither done nor failed.
@@ -95,8 +108,9 @@ class SparkRunner:
         known: Answers = {} if self.schemas is None else self.schemas.of_records()
         try:
             with self._telling(run), self._span(parts, run):
+                made = None if frame is None else await frame
                 while True:
-                    call = partial(self._call, parts, run, supersedes, known)
+                    call = partial(self._call, parts, run, supersedes, known, made)
                     result = await self.engine.run(
                         call if self.spans is None else partial(copy_context().run, call), timeout_s=run.timeout_s,
                         description=description, pool=settings.pool or self._channel, alone=alone, on_progress=note,
@@ -145,16 +159,21 @@ class SparkRunner:
         return True
 
     def _call(
-        self, parts: Sequence[BatchPart], run: BatchRun, supersedes: tuple[str, ...], known: Answers, spark: Any
-    ) -> list[Rejected] | Missing:
+        self, parts: Sequence[BatchPart], run: BatchRun, supersedes: tuple[str, ...], known: Answers,
+        made: Made | None, spark: Any,
+    ) -> list[Rejected] | Missing:  # fmt: skip
         """Call the function; runs in a thread for jobs."""
         run.started = self.clock.monotonic()
         batch = SparkBatch(run.id, run.ranges, spark, run.attempt, supersedes)
-        with self._frame((self.source or ship)(spark, parts), batch.rejects, known) as df:
+        rows = made.rows if made is not None and made.spark is spark else self._rows(spark, parts)
+        with self._frame(rows, batch.rejects, known) as df:
             if isinstance(df, Missing):
                 return df
             self.function.function(df, batch)
             return batch.rejects.close()
+
+    def _rows(self, spark: Any, parts: Sequence[BatchPart]) -> Any:
+        return (self.source or ship)(spark, parts)
 
     @contextmanager
     def _frame(self, records: Any, rejects: Rejects, known: Answers) -> Iterator[Any]:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any, TypeVar
 
 from reactive_kafka.config.schema import SparkSettings
 from reactive_kafka.errors import ConfigError
+from reactive_kafka.spark.batches.failures import reason_of
 from reactive_kafka.spark.batches.ledger import JobProgress
 from reactive_kafka.spark.session.blocking import SessionMaker
 from reactive_kafka.spark.session.classic import ClassicMaker, warm_up_columns
@@ -17,9 +20,10 @@ from reactive_kafka.spark.session.connect import ConnectMaker, check_connect
 from reactive_kafka.spark.session.driver import check_classic
 from reactive_kafka.spark.session.job import RunningJob, to_its_end
 from reactive_kafka.spark.session.kafka_source import brings_connector, connector_jars
-from reactive_kafka.spark.session.supervisor import LIMITS, SessionLimits, Supervisor
+from reactive_kafka.spark.session.supervisor import FAREWELL_S, LIMITS, SessionLimits, Supervisor
 from reactive_kafka.tasks import Fails, Handle, log_failure
 
+logger = logging.getLogger("reactive_kafka.spark")
 T = TypeVar("T")
 
 
@@ -86,6 +90,7 @@ class SparkEngine:
         self._limits = limits
         self._maker = maker
         self._turns = Turns()
+        self._making: set[asyncio.Future[Any]] = set()  # what threads make beside the jobs
         self._supervisor: Supervisor | None = None
         self._supervising: Handle | None = None
         self._reason = "Spark has not been started"
@@ -142,6 +147,25 @@ class SparkEngine:
             running = RunningJob(self._supervisor, opened, description, pool, timeout_s, limit_s, on_progress)
             return await running.run(job)
 
+    async def make(self, call: Callable[[Any], T]) -> T | None:
+        """What *call* returns, which starts no job, with the session that is ready; it runs in a thread.
+
+        None: there is no session, or the call has raised. Cancelling leaves it to its end.
+        """
+        async with self._turns.turn():
+            opened = self._supervisor.current if self._supervisor else None
+            if self._supervisor is None or opened is None or not opened.is_ready:
+                return None
+            opened.made += 1
+            made = self._supervisor.jobs.submit(partial(call, opened.session.spark))
+            self._making.add(made)
+            made.add_done_callback(self._making.discard)
+            made.add_done_callback(opened.has_made)
+            await asyncio.wait({made})
+            if (error := made.result().error) is not None:
+                logger.debug("a DataFrame is made when it is needed, and not ahead: %s", reason_of(error))
+            return made.result().value
+
     async def stop(self) -> None:
         """Stop Spark and its Java process, whatever its state is, in a bounded time; a cancellation waits for that."""
         await to_its_end(self._stop())
@@ -150,6 +174,8 @@ class SparkEngine:
         if self._supervising is not None:
             self._supervising.cancel()
             await asyncio.wait({self._supervising.task})
+        if self._making:  # Py4J would log what a driver's end makes of them
+            await asyncio.wait(self._making, timeout=FAREWELL_S)
         if self._supervisor is not None:
             await self._supervisor.stop()
         self._supervisor, self._reason = None, "Spark is stopped"

@@ -39,7 +39,7 @@ class RunningJob:
 
     def __post_init__(self) -> None:
         self._group = self.opened.session.group(self.description, self.pool)
-        self._troubles_before = self.opened.troubles
+        self._troubles_before, self._made_before = self.opened.troubles, self.opened.made
         # Whether another job has run on the session at any time meanwhile. The one that stopped the session may have
         # returned before that shows, so the number of jobs at the end would put the blame on the wrong one.
         self._had_company = False
@@ -131,7 +131,8 @@ class RunningJob:
         if opened.ended_for is not None and not opened.hangs:
             return ClusterError(f"{self.description}: Spark is started again: {opened.ended_for}")
         what = f"{DRIVER} {'did not answer any more' if opened.hangs else 'ended'} under the job"
-        return SessionLostError(f"{self.description}: {what}", was_alone=not self._had_company)
+        was_alone = not self._had_company and opened.made == self._made_before
+        return SessionLostError(f"{self.description}: {what}", was_alone=was_alone)
 
 
 async def to_its_end(work: Coroutine[Any, Any, T]) -> T:

@@ -66,6 +66,7 @@ class OpenSession:
         self.ended_for: str | None = None  # why we end it though its driver lives
         self.was_ready = False  # at least once
         self.running: set[Any] = set()  # the jobs on it, including those left behind
+        self.made = 0  # beginnings and ends of what was made beside the jobs, which may end a driver, too
 
     @property
     def is_over(self) -> bool:
@@ -88,6 +89,10 @@ class OpenSession:
         self.hurry.set()
         while not self.is_over and (self.looks <= one_is_under_way or self.trouble):  # noqa: ASYNC110 - a process ends
             await asyncio.sleep(0.02)
+
+    def has_made(self, _: object) -> None:
+        """Something was made beside the jobs."""
+        self.made += 1
 
     def note(self, trouble: str | None, since: float) -> None:
         """Keep what a look has found."""
