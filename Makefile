@@ -34,7 +34,7 @@ HOURS ?= 1
 KILLS ?= 1000
 FAST := not kafka and not prometheus and not postgres and not redis and not spark and not long_faults
 
-.PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types house bench bench-check bench-growth bench-micro bench-plots bench-rebalance bench-spark constraints audit clean
+.PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types house bench bench-check bench-growth bench-micro bench-peers bench-plots bench-rebalance bench-spark constraints audit clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -118,6 +118,9 @@ bench-rebalance: setup ## Measure what rebalances of 1,000 partitions cost a mem
 bench-growth: setup ## Measure how costs grow, and print what 10,000 partitions, 100 members, 1,000 channels would cost
 	@$(BIN)/python -m benchmarks.growth $(BENCH_ARGS)
 
+bench-peers: setup ## Measure us beside peers of Python and the JVM, and kill members of each: 15 minutes (BENCH_ARGS=--resume goes on)
+	@$(BIN)/python -m benchmarks.peers $(BENCH_ARGS)
+
 bench-micro: setup ## Measure single parts of the package without a broker
 	@$(BIN)/python -m benchmarks.micro
 
@@ -136,4 +139,4 @@ $(TOOLS_VENV)/.ready: scripts/tools.txt scripts/find-python.sh
 	@touch $@
 
 clean: ## Remove environments, caches and what tests fetched
-	rm -rf $(VENV) .venv-bench* $(TOOLS_VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist ./*.egg-info
+	rm -rf $(VENV) .venv-bench* .venv-peers-* $(TOOLS_VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist ./*.egg-info

@@ -21,7 +21,8 @@ from pathlib import Path
 from aiokafka import AIOKafkaProducer
 
 from benchmarks import machine, topic
-from benchmarks.__main__ import ROOT, kafka
+from benchmarks.place import kafka
+from benchmarks.runs import ROOT
 
 MANY = 100
 PARTITIONS = 10

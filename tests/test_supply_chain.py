@@ -12,7 +12,12 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
-LOCKS = ("constraints.txt", "scripts/tools.txt", "benchmarks/requirements.txt")
+LOCKS = (
+    "constraints.txt",
+    "scripts/tools.txt",
+    "benchmarks/requirements.txt",
+    *(f"benchmarks/peers/requirements/{peer}.txt" for peer in ("arroyo", "faststream", "faust", "quix")),
+)
 
 
 def locked(lock: str) -> dict[str, list[str]]:
