@@ -55,7 +55,7 @@ class KafkaConnector:
         return AiokafkaTransactionalProducer(name, transactional_id, self._reaching(properties)[0])
 
     def inspector(self, *, properties: Mapping[str, object]) -> Inspector:
-        from reactive_kafka.broker.aiokafka.clients import AiokafkaInspector
+        from reactive_kafka.broker.aiokafka.inspector import AiokafkaInspector
 
         there, is_embedded = self._reaching(properties)
         create = self.embedded.create_topic if is_embedded and self.embedded is not None else None

@@ -81,15 +81,13 @@ class Lanes:
 
     def new(self, tracker: OffsetTracker) -> Lane:
         """The lane of a partition whose reading begins."""
-        lane = self._made(tracker)
+        if self._key_of is None:
+            lane = Lane(tracker)
+        else:
+            lane = KeyedLane(tracker, self._key_of, is_total=self._keys_are_total)
         if self._pauses.has(tracker.partition):
             lane.change("pause")
         return lane
-
-    def _made(self, tracker: OffsetTracker) -> Lane:
-        if self._key_of is None:
-            return Lane(tracker)
-        return KeyedLane(tracker, self._key_of, is_total=self._keys_are_total)
 
     def is_full(self, lane: Lane) -> bool:
         """Whether no more of a partition may be taken at once, whatever waits in it."""

@@ -13,7 +13,7 @@ from aiokafka.structs import OffsetAndMetadata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.clients import AiokafkaInspector
+from reactive_kafka.broker.aiokafka.inspector import AiokafkaInspector
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S
 from reactive_kafka.broker.commit_parts import MOST_STORED_BYTES, parts_of
 from reactive_kafka.errors import BrokerError, NotOwnerError, OutcomeUnknownError, TransientBrokerError

@@ -1,0 +1,166 @@
+"""aiokafka's consumer as an inspector, who stays outside of groups and asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import aiokafka
+import aiokafka.errors as kafka_errors
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
+from aiokafka.protocol.coordination import FindCoordinatorRequest
+
+from reactive_kafka.broker.aiokafka.asking import (
+    Questions,
+)
+from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, finish
+from reactive_kafka.broker.aiokafka.connecting import connect
+from reactive_kafka.broker.aiokafka.group_positions import (
+    NO_MEMBER,
+    OffsetFetch,
+    UnstableOffsetsError,
+    commit_request,
+    error_of,
+    positions,
+)
+from reactive_kafka.broker.aiokafka.setup import (
+    client_properties,
+    made,
+    translate,
+    within,
+)
+from reactive_kafka.broker.client import GroupDescription, GroupMember, members_share
+from reactive_kafka.broker.commit_parts import parts_of
+from reactive_kafka.errors import (
+    BrokerError,
+    FatalBrokerError,
+    MetadataTooLargeError,
+    OutcomeUnknownError,
+    TransientBrokerError,
+)
+from reactive_kafka.records import Committed, TopicPartition
+
+ASK_DEADLINE_S = 20.0  # a new cluster makes its topic of positions at the first question for a group: that takes long
+RETRY_S = 0.2
+UNSTABLE_S = 1.0  # a plain commit is stored by then
+MOST_REPLICAS = 3
+ASK_AGAIN = (
+    kafka_errors.GroupCoordinatorNotAvailableError,
+    kafka_errors.NotCoordinatorForGroupError,
+    kafka_errors.GroupLoadInProgressError,
+)
+HAS_MEMBERS = (
+    kafka_errors.UnknownMemberIdError,
+    kafka_errors.IllegalGenerationError,
+    kafka_errors.RebalanceInProgressError,
+)
+NO_ANSWER = (kafka_errors.KafkaConnectionError, kafka_errors.NodeNotReadyError, kafka_errors.RequestTimedOutError)
+
+
+class AiokafkaInspector(Questions):
+    """A consumer that joins no group, and asks: properties for a group's member are passed over."""
+
+    deadline_s = ASK_DEADLINE_S
+
+    def __init__(self, properties: Mapping[str, Any], create: Callable[[str, int], None] | None = None) -> None:
+        ours = ("bootstrap_servers", "client_id", "security_protocol", "isolation_level", "request_timeout_ms")
+        self._properties = {
+            name: value for name, value in properties.items() if name in ours or name.startswith(("ssl_", "sasl_"))
+        }
+        self._create = create  # creates a topic (name, partitions), for a broker that does not take requests for it
+
+    async def start(self) -> None:
+        arguments = client_properties(self._properties, "inspector")
+        arguments = {**arguments, "group_id": None, "enable_auto_commit": False}
+        self._client = made(aiokafka.AIOKafkaConsumer, arguments)
+        await connect(self._client, arguments, self.stop)
+
+    async def stop(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await finish(client.stop(), STOP_DEADLINE_S)
+
+    async def _check_existence(self, partitions: Collection[TopicPartition]) -> None:
+        """Not needed: there is no pattern, and a topic that was just created is waited for."""
+
+    async def committed(
+        self, group_id: str, partitions: Collection[TopicPartition] | None = None
+    ) -> dict[TopicPartition, Committed]:
+        if partitions is None:
+            everything = await self._ask_positions(group_id, None)
+            if everything.topics is not None:
+                return positions(everything)
+            partitions = [partition for those in (await self.topics()).values() for partition in those]
+        return positions(await self._ask_positions(group_id, partitions)) if partitions else {}
+
+    async def _ask_positions(self, group_id: str, partitions: Collection[TopicPartition] | None) -> Any:
+        request = OffsetFetch(group_id, partitions)
+        return await within(ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for group {group_id!r}")
+
+    async def describe_group(self, group_id: str) -> GroupDescription:
+        request = DescribeGroupsRequest([group_id])
+        try:
+            answer = await within(ASK_DEADLINE_S, self._ask_coordinator(group_id, request), f"asking for {group_id!r}")
+        except BrokerError as error:
+            if isinstance(error.__cause__, kafka_errors.IncompatibleBrokerVersion):
+                return GroupDescription(None, "", ())
+            raise
+        _, _, state, protocol_type, _, members, *_ = answer.groups[0]
+        return GroupDescription(state, protocol_type, tuple(GroupMember(*member[:3]) for member in members))
+
+    async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
+        if not offsets:
+            return
+        requests = [commit_request(group_id, NO_MEMBER, part) for part in parts_of(group_id, offsets)]
+        doing = f"commit for group {group_id!r}"
+        try:
+            async with asyncio.timeout(ASK_DEADLINE_S):
+                for request in requests:
+                    await self._ask_coordinator(group_id, request)
+        except TimeoutError as error:
+            raise OutcomeUnknownError(f"{doing}: no answer within {ASK_DEADLINE_S:g} s") from error
+        except NO_ANSWER as error:
+            raise OutcomeUnknownError(f"{doing}: {error}") from error
+        except HAS_MEMBERS as error:
+            raise TransientBrokerError(members_share(group_id)) from error
+        except kafka_errors.OffsetMetadataTooLargeError as error:
+            raise MetadataTooLargeError(f"{doing}: its metadata is too long for the broker") from error
+        except kafka_errors.KafkaError as error:
+            raise translate(error) from error
+
+    async def create_topic(self, topic: str, partitions: int) -> None:
+        client = self.client._client
+        if self._create is not None:
+            self._create(topic, partitions)
+            return
+        await within(ASK_DEADLINE_S, client.fetch_all_metadata(), "asking for the brokers")
+        replicas = min(MOST_REPLICAS, len(client.cluster.brokers()))
+        wanted: Any = (topic, partitions, replicas, [], [])
+        request = CreateTopicsRequest([wanted], int(ASK_DEADLINE_S * 1000), False)
+        node = client.cluster.controller.nodeId if client.cluster.controller else client.get_random_node()
+        answer = await within(ASK_DEADLINE_S, client.send(node, request), f"creating topic {topic!r}")
+        for _, error_code, *said in answer.topic_errors:
+            if error_code:
+                error = kafka_errors.for_code(error_code)(*[text for text in said if text])
+                if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
+                    raise FatalBrokerError(f"{error}: the right CREATE on it is missing, or on the cluster") from error
+                raise translate(error) from error
+
+    async def _ask_coordinator(self, group_id: str, request: Any) -> Any:
+        """The answer of the broker that keeps the group; asked again while that one is still being found."""
+        client = self.client._client
+        unstable_until = asyncio.get_running_loop().time() + UNSTABLE_S
+        while True:
+            found = await client.send(client.get_random_node(), FindCoordinatorRequest(group_id, 0))
+            error = error_of(found)
+            if error is None:
+                answer = await client.send(found.coordinator_id, request)
+                error = error_of(answer)
+                if error is None:
+                    return answer
+            if not issubclass(error, ASK_AGAIN):
+                raise error()
+            if error is UnstableOffsetsError and asyncio.get_running_loop().time() > unstable_until:
+                request.is_to_be_stable = False  # who only looks does not wait for the end of a transaction
+            await asyncio.sleep(RETRY_S)
