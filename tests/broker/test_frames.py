@@ -19,12 +19,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.broker.aiokafka import connecting
+from reactive_kafka.broker.aiokafka.fetched.answers import VERSIONS, fetched
 from reactive_kafka.broker.aiokafka.fetched.frames import (
     AT_ONCE_BYTES,
     SMALL_BYTES,
     FrameProtocol,
     Frames,
-    fetched,
     read_frames,
 )
 
@@ -121,6 +121,7 @@ def test_an_answer_that_is_cut_short_is_an_error(answer: Any, data: st.DataObjec
 def test_every_version_of_the_client_is_known() -> None:
     versions = {int(name.rpartition("_v")[2]) for name in dir(fetch) if name.startswith("FetchResponse_v")}
     assert versions == set(range(12))
+    assert set(range(4, 12)) == VERSIONS
 
 
 def test_the_client_uses_them() -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import concurrent.futures
+from collections import deque
+from collections.abc import Callable
 from io import BytesIO
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from aiokafka.protocol.fetch import FetchRequest
 
-from reactive_kafka.broker.aiokafka.asking import Repeated, Sparing, _nothing_new
+from reactive_kafka.broker.aiokafka.asking import Sparing, _nothing_new
+from reactive_kafka.broker.aiokafka.fetched.frames import answer_from
+from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
 
 VERSIONS = {1: (0, 11)}
 NOTHING = (0, 7, 7, 0, [], -1, b"")  # code, end, stable end, start, aborted, replica, records
@@ -25,12 +31,27 @@ def answer(asked: Any, *partitions: tuple[Any, ...], code: int = 0) -> bytes:
     return written
 
 
-def read(repeated: Repeated, content: bytes, correlation_id: int) -> Any:
-    """As aiokafka's connection reads it: behind the header, which is another one each time."""
-    data = BytesIO(correlation_id.to_bytes(4, "big") + content)
+Read = Callable[[Repeated, bytes, int], Any]
+
+
+def in_stream(repeated: Repeated, content: bytes, number: int) -> Any:
+    """As aiokafka's connection reads a small one: behind the header, which is another one each time."""
+    data = BytesIO(number.to_bytes(4, "big") + content)
     asked = repeated.request.prepare(VERSIONS)
     asked.parse_response_header(data)
     return asked.RESPONSE_TYPE.decode(data)
+
+
+def in_place(repeated: Repeated, content: bytes, number: int) -> Any:
+    """As ours reads a large one."""
+    asked, told = repeated.request.prepare(VERSIONS), concurrent.futures.Future[Any]()
+    connection: Any = SimpleNamespace(_requests=deque([(number, asked, told)]))
+    answer_from(connection, bytearray(number.to_bytes(4, "big") + content))
+    assert not connection._requests
+    return told.result()
+
+
+BOTH = pytest.mark.parametrize("read", [in_stream, in_place])
 
 
 def test_a_request_is_what_it_would_be_alone() -> None:
@@ -42,7 +63,8 @@ def test_a_request_is_what_it_would_be_alone() -> None:
     assert repeated.request.prepare({1: (0, 4)}).encode() == fetch().prepare({1: (0, 4)}).encode()
 
 
-def test_nothing_new_twice_is_read_once_and_names_no_partition_then() -> None:
+@BOTH
+def test_nothing_new_twice_is_read_once_and_names_no_partition_then(read: Read) -> None:
     repeated, content = Repeated(fetch(), _nothing_new), answer(fetch(), NOTHING, NOTHING)
     first = read(repeated, content, 1)
     assert [len(parts) for _, parts in first.topics] == [2]
@@ -54,10 +76,11 @@ def test_nothing_new_twice_is_read_once_and_names_no_partition_then() -> None:
     assert [part[2] for part in read(repeated, content, 5).topics[0][1]] == [7, 7]  # back again is news, too
 
 
+@BOTH
 @pytest.mark.parametrize(
     ("said", "code"), [((0, 7, 7, 0, [], -1, b"x" * 70), 0), ((3, -1, -1, -1, [], -1, b""), 0), (NOTHING, 70)]
 )
-def test_records_and_errors_are_read_each_time(said: tuple[Any, ...], code: int) -> None:
+def test_records_and_errors_are_read_each_time(said: tuple[Any, ...], code: int, read: Read) -> None:
     repeated, content = Repeated(fetch(), _nothing_new), answer(fetch(), NOTHING, said, code=code)
     for number in range(3):
         assert [len(parts) for _, parts in read(repeated, content, number).topics] == [2]

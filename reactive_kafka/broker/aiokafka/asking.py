@@ -7,7 +7,6 @@ import time
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from copy import copy
-from io import BytesIO
 from math import inf
 from typing import Any
 
@@ -17,6 +16,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.aiokafka.closing import cancel
+from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, our_keys, theirs, within
 from reactive_kafka.broker.aiokafka.topic_ids import TopicIdQuestion, topic_ids
 from reactive_kafka.errors import BrokerError, TransientBrokerError
@@ -28,42 +28,6 @@ ANSWERED_S = 0.5
 """Beyond the wait of a fetch: nobody need be asked whether it is there who has answered one since."""
 METADATA_S = 10.0
 """How old the metadata may become where answers to fetches say that brokers are there."""
-
-
-class Repeated:
-    """A request that is sent again as it was: it is encoded once, and an answer of the same bytes is not decoded again.
-
-    That is all that a channel asks while nothing is written. Each connection begins anew.
-    """
-
-    def __init__(self, request: Any, again: Callable[[Any], Any]) -> None:
-        self.request = request
-        self._again = again  # what an answer is given as the next time; None: it is decoded the next time, too
-        self._make, request.prepare = request.prepare, self._prepare
-        self._versions: object = None
-        self._asked: Any = None
-        self._decode: Any = None
-        self._bytes = b""
-        self._answer: Any = None
-
-    def _prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
-        if versions is not self._versions:  # the connection's own object
-            asked = self._make(versions)
-            content = asked.encode()
-            asked.encode = lambda: content
-            self._decode, asked.RESPONSE_TYPE = asked.RESPONSE_TYPE.decode, self
-            self._versions, self._asked, self._bytes = versions, asked, b""
-        return self._asked
-
-    def decode(self, data: BytesIO) -> Any:
-        """An answer, behind its header."""
-        content, at = data.getvalue(), data.tell()
-        if len(content) == len(self._bytes) and content[at:] == self._bytes[at:]:
-            return self._answer
-        answer = self._decode(data)
-        self._answer = self._again(answer)
-        self._bytes = b"" if self._answer is None else content
-        return answer
 
 
 class Questions:

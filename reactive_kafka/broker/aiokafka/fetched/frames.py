@@ -11,12 +11,15 @@ import asyncio
 import time
 from asyncio import Future, IncompleteReadError
 from collections import deque
-from collections.abc import Callable, Iterator
-from struct import Struct, error
+from collections.abc import Callable
+from struct import Struct
 from typing import Any
 
 from aiokafka.conn import AIOKafkaConnection, AIOKafkaProtocol
 from aiokafka.protocol.fetch import FetchRequest
+
+from reactive_kafka.broker.aiokafka.fetched.answers import VERSIONS, fetched
+from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
 
 SMALL_BYTES = 512
 """Most answers but those to fetches are no longer; what is gets memory of its own."""
@@ -140,76 +143,18 @@ async def read_frames(connection: Callable[[], AIOKafkaConnection | None]) -> No
         frame = await protocol.frame()
         if (found := connection()) is None:
             return
-        _answer(found, frame)
+        answer_from(found, frame)
         del found
 
 
-def _answer(connection: AIOKafkaConnection, frame: bytes | bytearray) -> None:
+def answer_from(connection: AIOKafkaConnection, frame: bytes | bytearray) -> None:
+    """Give the answer to whoever waits for it."""
     number, request, answer = connection._requests[0]
-    is_fetched = number is not None and request.API_KEY == FetchRequest.API_KEY and request.API_VERSION in _PARTITIONS
+    is_fetched = number is not None and request.API_KEY == FetchRequest.API_KEY and request.API_VERSION in VERSIONS
     if not is_fetched or answer.done() or isinstance(frame, bytes) or _LENGTH.unpack_from(frame)[0] != number:
         connection._handle_frame(bytes(frame))
         return
-    answer.set_result(fetched(request.RESPONSE_TYPE, memoryview(frame)))
+    kind, content = request.RESPONSE_TYPE, memoryview(frame)
+    answer.set_result(kind.fetched(content) if isinstance(kind, Repeated) else fetched(kind, content))
     connection._last_action = time.monotonic()
     connection._requests.popleft()
-
-
-_SESSION, _TOPIC_LENGTH = Struct(">hi"), Struct(">h")
-_ABORTED = Struct(">qq")
-_PARTITIONS = {4: Struct(">ihqq"), **dict.fromkeys(range(5, 12), Struct(">ihqqq"))}
-"""Version of a fetch -> what an answer says of a partition before its aborted transactions."""
-
-
-def fetched(kind: Any, frame: memoryview) -> Any:
-    """The answer to a fetch, as the client's own ``decode`` makes it. That one reads field by field out of a stream.
-
-    Source: the schemas of ``aiokafka.protocol.fetch``.
-
-    Raises:
-        ValueError: It is cut short.
-    """
-    try:
-        return kind(*_fields(kind.API_VERSION, frame))
-    except error as cut_short:
-        raise ValueError("the answer to a fetch is cut short") from cut_short
-
-
-def _fields(version: int, frame: memoryview) -> Iterator[Any]:
-    (throttled_ms,), at = _LENGTH.unpack_from(frame, 4), 8  # behind the number of the request
-    yield throttled_ms
-    if version >= 7:
-        yield from _SESSION.unpack_from(frame, at)
-        at += _SESSION.size
-    topics: list[tuple[str, list[tuple[Any, ...]]]] = []
-    (count,), at = _LENGTH.unpack_from(frame, at), at + 4
-    for _ in range(count):
-        (length,), at = _TOPIC_LENGTH.unpack_from(frame, at), at + 2
-        partitions: list[tuple[Any, ...]] = []
-        topics.append((str(frame[at : at + length], "utf-8"), partitions))
-        at = _partitions(version, frame, at + length, partitions)
-    yield topics
-
-
-def _partitions(version: int, frame: memoryview, at: int, found: list[tuple[Any, ...]]) -> int:
-    before_aborted, length_of = _PARTITIONS[version], _LENGTH.unpack_from
-    (count,), at = length_of(frame, at), at + 4
-    for _ in range(count):
-        said, at = before_aborted.unpack_from(frame, at), at + before_aborted.size
-        (length,), at = length_of(frame, at), at + 4
-        aborted = None
-        if length >= 0:
-            end = at + length * _ABORTED.size
-            aborted, at = list(_ABORTED.iter_unpack(frame[at:end])), end
-        if version >= 11:
-            replica, at = length_of(frame, at), at + 4
-        else:
-            replica = ()
-        (length,), at = length_of(frame, at), at + 4
-        records = None
-        if length >= 0:
-            records, at = bytes(frame[at : at + length]), at + length
-        if at > len(frame):
-            raise ValueError("the answer to a fetch is cut short")
-        found.append((*said, aborted, *replica, records))
-    return at

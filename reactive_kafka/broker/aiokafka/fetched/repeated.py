@@ -1,0 +1,53 @@
+"""Requests that are sent again and again, and answered with the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any
+
+from reactive_kafka.broker.aiokafka.fetched.answers import HEADER_BYTES, fetched
+
+
+class Repeated:
+    """A request that is sent again as it was: it is encoded once, and an answer of the same bytes is not decoded again.
+
+    That is all that a channel asks while nothing is written. Each connection begins anew.
+    """
+
+    def __init__(self, request: Any, again: Callable[[Any], Any]) -> None:
+        self.request = request
+        self._again = again  # what an answer is given as the next time; None: it is decoded the next time, too
+        self._make, request.prepare = request.prepare, self._prepare
+        self._versions: object = None
+        self._asked: Any = None
+        self._kind: Any = None
+        self._bytes = b""
+        self._answer: Any = None
+
+    def _prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
+        if versions is not self._versions:  # the connection's own object
+            asked = self._make(versions)
+            content = asked.encode()
+            asked.encode = lambda: content
+            self._kind, asked.RESPONSE_TYPE = asked.RESPONSE_TYPE, self
+            self._versions, self._asked, self._bytes = versions, asked, b""
+        return self._asked
+
+    def decode(self, data: BytesIO) -> Any:
+        """An answer, behind its header."""
+        content = data.getvalue()[data.tell() :]
+        return self._answer if self._is_known(content) else self._kept(self._kind.decode(data), content)
+
+    def fetched(self, frame: memoryview) -> Any:
+        """The answer to a fetch, as it comes off the connection."""
+        content = frame[HEADER_BYTES:]
+        return self._answer if self._is_known(content) else self._kept(fetched(self._kind, frame), content)
+
+    def _is_known(self, content: bytes | memoryview) -> bool:
+        return self._answer is not None and len(content) == len(self._bytes) and content == self._bytes
+
+    def _kept(self, answer: Any, content: bytes | memoryview) -> Any:
+        self._answer = self._again(answer)
+        self._bytes = b"" if self._answer is None else bytes(content)
+        return answer
