@@ -34,7 +34,7 @@ HOURS ?= 1
 KILLS ?= 1000
 FAST := not kafka and not prometheus and not postgres and not redis and not spark and not long_faults
 
-.PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types house bench bench-check bench-growth bench-micro bench-peers bench-plots bench-rebalance bench-spark constraints audit clean
+.PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types house bench bench-check bench-growth bench-micro bench-peers bench-plots bench-spark constraints audit clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -111,9 +111,6 @@ bench-check: setup $(TOOLS_VENV)/.ready ## The same, and fail if a performance g
 
 bench-spark: setup ## Measure Spark channels beside Spark by hand and Structured Streaming (BENCH_ARGS=--check fails if a goal is missed)
 	@$(BIN)/python -m benchmarks.spark $(BENCH_ARGS)
-
-bench-rebalance: setup ## Measure what rebalances of 1,000 partitions cost a member that stays (BENCH_ARGS=--check fails if a goal is missed)
-	@$(BIN)/python -m benchmarks.rebalance $(BENCH_ARGS)
 
 bench-growth: setup ## Measure how costs grow, and print what 10,000 partitions, 100 members, 1,000 channels would cost
 	@$(BIN)/python -m benchmarks.growth $(BENCH_ARGS)
