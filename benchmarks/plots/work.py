@@ -15,7 +15,8 @@ from typing import Any, Literal
 from benchmarks.contenders.meter import Job, Meter
 from benchmarks.contenders.ours import make_app
 from benchmarks.contenders.raw import getmany
-from benchmarks.plots.pacer import age_ms, read_raw, sending
+from benchmarks.gauges.pacer import age_ms
+from benchmarks.plots.paced import read_raw, sending
 from benchmarks.plots.stacks import Sampler, folded
 from reactive_kafka import App, Batch, Message
 

@@ -1,4 +1,4 @@
-"""``python -m benchmarks.plots.pacer``: sends records at a pace, each with the time, until it is ended."""
+"""Records that another process sends at a pace, and the raw client that reads them."""
 
 from __future__ import annotations
 
@@ -9,40 +9,18 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer
 
 from benchmarks.contenders.meter import Job
 from benchmarks.contenders.raw import COMMIT_EVERY_S
-from benchmarks.topic import VALUE_BYTES
-
-
-def value() -> bytes:
-    """A record that says when it was sent: in nanoseconds of the monotonic clock, which processes share."""
-    return (b"%020d" % time.monotonic_ns()).ljust(VALUE_BYTES, b".")
-
-
-def age_ms(sent: bytes) -> float:
-    """How long ago a record was sent."""
-    return (time.monotonic_ns() - int(sent[:20])) / 1e6
-
-
-async def pace(bootstrap: str, topic: str, rate: int) -> None:
-    """Send one record after the other, each when it is due, to all partitions in turns."""
-    async with AIOKafkaProducer(bootstrap_servers=bootstrap) as producer:
-        partitions = sorted(await producer.partitions_for(topic))
-        began, sent = time.perf_counter(), 0
-        while True:
-            due = began + sent / rate
-            if (wait_s := due - time.perf_counter()) > 0:
-                await asyncio.sleep(wait_s)
-            await producer.send(topic, value(), partition=partitions[sent % len(partitions)])
-            sent += 1
+from benchmarks.gauges import pacer
 
 
 @contextlib.asynccontextmanager
 async def sending(bootstrap: str, topic: str, rate: int) -> AsyncIterator[None]:
     """Another process sends, until the context ends."""
-    running = await asyncio.create_subprocess_exec(sys.executable, "-m", __name__, bootstrap, topic, str(rate))
+    command = ["-m", pacer.__name__, "--bootstrap", bootstrap, "--topic", topic, "--rate", str(rate)]
+    running = await asyncio.create_subprocess_exec(sys.executable, *command)
     try:
         yield
     finally:
@@ -69,7 +47,3 @@ async def read_raw(job: Job, handle: Callable[[bytes], None], until: asyncio.Eve
                 due = time.monotonic() + COMMIT_EVERY_S
     finally:
         await consumer.stop()
-
-
-if __name__ == "__main__":
-    asyncio.run(pace(sys.argv[1], sys.argv[2], int(sys.argv[3])))
