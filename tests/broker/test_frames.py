@@ -12,6 +12,7 @@ from typing import Any
 import aiokafka.conn
 import aiokafka.errors
 import pytest
+import uvloop
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.protocol import fetch
 from aiokafka.protocol.admin import ApiVersionRequest
@@ -58,6 +59,15 @@ def test_frames_are_the_same_whatever_pieces_they_come_in(lengths: list[int], da
     feed(frames, content, lambda: max(size, len(content) // 500))
     assert [bytes(frame) for frame in frames.whole] == wanted
     assert frames.error is None
+
+
+@given(LENGTHS, st.integers(1, 2_000))
+def test_bytes_that_come_by_themselves_are_the_same_frames(lengths: list[int], size: int) -> None:
+    wanted = [bytes([number % 251]) * length for number, length in enumerate(lengths, 1)]
+    content, frames = stream_of(wanted), Frames()
+    for at in range(0, len(content), size):
+        frames.add(content[at : at + size])
+    assert [bytes(frame) for frame in frames.whole] == wanted
 
 
 def test_a_length_that_nobody_sends_takes_no_memory_before_its_bytes_come() -> None:
@@ -165,3 +175,20 @@ async def test_who_waits_for_an_answer_hears_why_there_is_none(then: bytes, reas
             await connection.send(ApiVersionRequest())
         assert isinstance(raised.value.__cause__, reason)
         assert not connection.connected()
+
+
+LOOPS = [asyncio.new_event_loop, uvloop.new_event_loop]
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_answers_of_any_length_come_over_either_loop(loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
+    """uvloop does not ask this protocol for a buffer."""
+    for keys in (1, 2_000):
+        answer = pack(">ihi", 2, 0, keys) + b"".join(pack(">hhh", key, 0, 1) for key in range(keys))
+
+        async def asks(then: bytes) -> Any:
+            async with Node(then) as connection:
+                return await connection.send(ApiVersionRequest())
+
+        with asyncio.Runner(loop_factory=loop) as runner:
+            assert len(runner.run(asks(stream_of([answer]))).api_versions) == keys

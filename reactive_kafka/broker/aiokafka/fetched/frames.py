@@ -53,6 +53,15 @@ class Frames:
             large.extend(bytes(min(self._filled, self._length - self._filled)))
         return memoryview(large)[self._filled :]
 
+    def add(self, data: bytes) -> None:
+        """Copy bytes that have come by themselves."""
+        rest = memoryview(data)
+        while rest:
+            room = self.room()
+            count = min(len(room), len(rest))
+            room[:count], rest = rest[:count], rest[count:]
+            self.came(count)
+
     def came(self, count: int) -> None:
         """The first *count* bytes of the room were written."""
         self._filled += count
@@ -98,8 +107,12 @@ class FrameProtocol(AIOKafkaProtocol, asyncio.BufferedProtocol):  # type: ignore
 
     def buffer_updated(self, nbytes: int) -> None:
         self._frames.came(nbytes)
-        if self._frames.whole or self._frames.error is not None:
-            self._wake()
+        self._look()
+
+    def data_received(self, data: bytes) -> None:
+        # uvloop hands out buffers only to protocols that cannot take this.
+        self._frames.add(data)
+        self._look()
 
     def eof_received(self) -> bool | None:
         self._ends(None)
@@ -127,6 +140,10 @@ class FrameProtocol(AIOKafkaProtocol, asyncio.BufferedProtocol):  # type: ignore
     def _ends(self, error: Exception | None) -> None:
         self._over = self._over or error or IncompleteReadError(b"", _LENGTH.size)
         self._wake()
+
+    def _look(self) -> None:
+        if self._frames.whole or self._frames.error is not None:
+            self._wake()
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
