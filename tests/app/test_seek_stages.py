@@ -14,6 +14,7 @@ import pytest
 from reactive_kafka import App, Message, NotOwnerError, TopicPartition
 from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.broker.memory.state import Request
+from reactive_kafka.channel.connection import IDLE_POLL_S
 from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.partitions.start import Where
@@ -210,7 +211,7 @@ async def test_a_seek_under_way_when_the_partition_is_taken_away_is_refused_and_
             broker.fail_next("poll", TransientBrokerError("broken"))
         else:
             broker.rebalance("billing")
-        await asyncio.sleep(0.6)
+        await asyncio.sleep(IDLE_POLL_S + 0.1)
         hold.release()
         with pytest.raises(NotOwnerError):
             await seek

@@ -82,7 +82,7 @@ SPARK_VERDICTS, ATTEMPTS, BISECTION = (
 STORE, STATES, CLAIM = "checkpoint/store.py", "checkpoint/states.py", "checkpoint/owned_row.py"
 CONSUMER, TRANSACTION = "checkpoint/consumer.py", "checkpoint/transaction.py"
 KEEPER = "checkpoint/rows.py"
-BESIDE, TEXTS = "commit/metadata/pending.py", "commit/metadata/user.py"
+BESIDE, TEXTS, DONE = "commit/metadata/pending.py", "commit/metadata/user.py", "commit/metadata/done.py"
 STARTING = "partitions/starting.py"
 BUDGET, HEALTH, POSITIONS = "partitions/budget.py", "observe/health.py", "partitions/start.py"
 PLACES, STRATEGIES, HEADERS = "delivery/places.py", "failure/strategies.py", "failure/headers.py"
@@ -360,12 +360,12 @@ MUTANTS = (
            "own, acked, later = None, self._newest_acked(), self._later"),
     Mutant("a string that moves no position waits for the next", BESIDE, "        if not has_moved and not tracker.texts.has_acked:",
            "        if not has_moved:"),
-    Mutant("an open record is kept as done", BESIDE, "_NOT_DONE = bytes(flag != SETTLED for flag", "_NOT_DONE = bytes(flag == 0 for flag",
+    Mutant("an open record is kept as done", DONE, "_NOT_DONE = bytes(flag != SETTLED for flag", "_NOT_DONE = bytes(flag == 0 for flag",
            "keep"),
-    Mutant("the first open record is kept as done", BESIDE, "found[bisect_left(found, position) :", "found[bisect_left(found, position) + 1 :",
+    Mutant("the first open record is kept as done", DONE, "found[bisect_left(found, position) :", "found[bisect_left(found, position) + 1 :",
            "keep"),
-    Mutant("what was kept before is not kept on", BESIDE, "    return until if tracker.kept is None else max(until, tracker.kept.until)\n",
-           "    return until\n", "keep"),
+    Mutant("what was kept before is not kept on", DONE, "        return until if tracker.kept is None else max(until, tracker.kept.until)\n",
+           "        return until\n", "keep"),
     Mutant("the next owner does not look at what was kept", STARTING, "        tracker.kept = acks\n", "        pass\n", "keep"),
     # what letters hold, and how many there are
     Mutant("a dead letter has neither value nor key", STRATEGIES,

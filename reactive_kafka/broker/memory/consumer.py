@@ -91,7 +91,6 @@ class MemoryConsumer(MemoryQuestions):
             return poll
         held = owned.paused | owned.going | self._state.faults.leaders_away.keys()
         reading = [partition for partition in owned.positions if partition not in held]
-        self._first += 1  # each poll begins with another partition, so that the order favours none
         turn = self._first % max(1, len(reading))
         left = sum(budgets.values()) if most is None else most
         for passed, partition in enumerate(reading[turn:] + reading[:turn]):
@@ -101,6 +100,8 @@ class MemoryConsumer(MemoryQuestions):
                 left -= self._read(log, partition, owned, budget, poll)
                 if not left and most is not None:
                     self._first += passed  # the next poll begins behind the last one that this one took from
+        if poll.chunks:  # each begins with another partition, so that the order favours none
+            self._first += 1
         return poll
 
     def _read(self, log: PartitionLog, partition: TopicPartition, owned: Assignment, most: int, poll: Poll) -> int:
