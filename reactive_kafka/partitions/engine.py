@@ -219,7 +219,9 @@ class CommitEngine:
             is_ours, is_news = one.tracker is tracker, _is_of(tracker, pending.position)
             if is_believed and is_ours and is_news:  # ends what is unknown where it was repeated for that
                 one.unknown.stored(now, was_repeated=one.id in plan.repeated, is_last=plan.is_last)
-            if is_believed and one.live is not None and not one.is_void:  # maybe by another tracker
+            # Believed, it may be of another tracker. Of an assignment that is over it is true of those records alone that
+            # went on through it: a cooperative client keeps a partition while others come and go.
+            if one.live is not None and not one.is_void and (is_believed or (is_ours and is_news)):
                 one.metadata.stored(pending)
                 one.stored = pending.position
             if not is_ours:

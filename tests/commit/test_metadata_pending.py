@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from reactive_kafka.commit.metadata.codec import LIMIT, Metadata, decode, encode, units
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.commit.metadata.user import MetadataLimit
+from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CommitRefusedError, NotOwnerError
@@ -127,6 +128,21 @@ def test_a_commit_that_fails_uses_nothing_up() -> None:
         engine.fail(plan, is_unknown=is_unknown)
     ack(engine, 1)
     assert store(engine) == Committed(2, "mine")
+
+
+def test_a_string_stays_beside_its_position_though_others_came_and_went_while_it_was_on_its_way() -> None:
+    """With a cooperative client the next generation begins without a revocation of what is kept."""
+    engine = engine_with(Committed(0))
+    ack(engine, 0, metadata="mine")
+    plan = engine.plan(NOW)
+    assert plan is not None
+    engine.begin(2, [])
+    engine.confirm(plan, NOW)
+    tracker = engine.trackers[A]
+    tracker.plan(PlannedRange(1, 5))
+    restated = engine.plan(NOW, wanted=[tracker])
+    assert restated is not None
+    assert (restated.offsets[A].offset, read(restated.offsets[A]).user) == (1, "mine")
 
 
 def test_what_only_a_tick_commits_waits_for_one() -> None:
