@@ -213,14 +213,12 @@ class CommitEngine:
             self._in_flight = None
         moved = []
         for pending in plan.due:
-            tracker, one = pending.tracker, self.table.get(pending.partition)
-            if one is None:
+            if (one := self.table.get(pending.partition)) is None:
                 continue
-            is_ours, is_news = one.tracker is tracker, _is_of(tracker, pending.position)
+            is_ours, is_news = one.tracker is pending.tracker, _is_of(pending.tracker, pending.position)
             if is_believed and is_ours and is_news:  # ends what is unknown where it was repeated for that
                 one.unknown.stored(now, was_repeated=one.id in plan.repeated, is_last=plan.is_last)
-            # Believed, it may be of another tracker. Of an assignment that is over it is true of those records alone that
-            # went on through it: a cooperative client keeps a partition while others come and go.
+            # Believed, maybe by another tracker; else of records that went on through a cooperative assignment.
             if one.live is not None and not one.is_void and (is_believed or (is_ours and is_news)):
                 one.metadata.stored(pending)
                 one.stored = pending.position
@@ -230,7 +228,7 @@ class CommitEngine:
             # Such a commit confirms nothing of what is read now, and ends no doubt about it.
             if is_news:
                 pending.tracker.committed = pending.tracker.uncommitted_from = one.stored = pending.position
-                moved.append((tracker, pending.position))
+                moved.append((pending.tracker, pending.position))
             one.metadata.used_up(pending)
         return moved
 

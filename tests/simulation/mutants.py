@@ -351,7 +351,7 @@ MUTANTS = (
            "self.states.restart(min(tracker.start, old.committable) - 1)"),
     Mutant("another client that takes a row over does not tell who had it", KEEPER,
            "            self.overtaken(partition, before.owner)  # at once", "            pass  # at once"),
-    Mutant("a void answer is believed", ENGINE, " and not one.is_void:  # maybe", ":  # maybe"),
+    Mutant("a void answer is believed", ENGINE, " and not one.is_void and (is_believed", " and (is_believed"),
     # strings and kept acks
     Mutant("a string is used up by a commit that failed", ENGINE, "    def fail(self, plan: CommitRequest, *, is_unknown: bool) -> None:\n",
            "    def fail(self, plan: CommitRequest, *, is_unknown: bool) -> None:\n        [one.metadata.used_up(due) for due in plan.due if (one := self.table.get(due.partition))]\n"),

@@ -125,12 +125,12 @@ def test_values_that_double_at_each_level_are_refused_soon() -> None:
     assert time.monotonic() - began < 5
 
 
-@given(st.text(alphabet="ab${}:\\ ", max_size=30))
+@given(st.text(alphabet="XY${}:\\ ", max_size=30))
 def test_any_text_is_a_value_or_a_problem(text: str) -> None:
     try:
         parsed(text)
     except CannotExpand as error:
-        assert text not in str(error) or len(text) < 3
+        assert not {"X", "Y"} & set(str(error))  # it may be a secret
 
 
 @given(st.text().filter(lambda text: "$" not in text and text))
