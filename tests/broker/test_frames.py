@@ -83,6 +83,14 @@ def test_memory_of_a_large_frame_grows_with_what_has_come() -> None:
     assert [bytes(frame) for frame in frames.whole] == [content, b"behind"]
 
 
+def test_memory_of_a_large_frame_grows_where_bytes_come_by_themselves() -> None:
+    content = b"." * (2 * AT_ONCE_BYTES + 1)
+    frames, stream = Frames(), stream_of([content, b"behind"])
+    for at in range(0, len(stream), 256 << 10):
+        frames.add(stream[at : at + (256 << 10)])
+    assert [bytes(frame) for frame in frames.whole] == [content, b"behind"]
+
+
 def test_a_negative_length_is_no_frame_and_those_before_it_stand() -> None:
     frames = Frames()
     feed(frames, stream_of([b"one"]) + pack(">i", -5) + b"rest", lambda: 1 << 20)

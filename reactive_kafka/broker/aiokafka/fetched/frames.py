@@ -57,9 +57,9 @@ class Frames:
         """Copy bytes that have come by themselves."""
         rest = memoryview(data)
         while rest:
-            room = self.room()
-            count = min(len(room), len(rest))
-            room[:count], rest = rest[:count], rest[count:]
+            with self.room() as room:  # released: memory that somebody looks into cannot grow
+                count = min(len(room), len(rest))
+                room[:count], rest = rest[:count], rest[count:]
             self.came(count)
 
     def came(self, count: int) -> None:
