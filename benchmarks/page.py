@@ -45,7 +45,7 @@ def results(measured: Sequence[Measured], under: Circumstances) -> str:
     lines = [
         "# Measured",
         "",
-        f"`make bench` on {time.strftime('%Y-%m-%d', time.gmtime())}, {len(measured[0].rounds)} rounds, rows in turns, "
+        f"`make bench` on {time.strftime('%Y-%m-%d', time.gmtime())}, {_rounds(measured[0])}, rows in turns, "
         "every other round backwards. Ratios carry over to machines with a Python of the same kind, absolute figures "
         "do not.",
         "",
@@ -104,6 +104,11 @@ def _section(measured: Measured) -> list[str]:
     return [f"## CPython {measured.build.name}", "", *(line for table in tables for line in (table, ""))]
 
 
+def _rounds(measured: Measured) -> str:
+    count = len(measured.rounds)
+    return f"{count} round{'s' * (count != 1)}"
+
+
 def in_readme(measured: Sequence[Measured], under: Circumstances, readme: str) -> str:
     """The README with what the first Python measured, without the tables that few will ask for."""
     one = measured[0]
@@ -111,7 +116,7 @@ def in_readme(measured: Sequence[Measured], under: Circumstances, readme: str) -
         f"`make bench` on {os.cpu_count()} cores shared with the broker, CPython {one.build.name}, "
         f"aiokafka {version('aiokafka')}, {under.broker}, {under.records:,} records of {topic.VALUE_BYTES} bytes. All "
         "contenders deliver at least once; ours runs with metrics, poison watch and health on. Figures are medians of "
-        f"{len(one.rounds)} rounds, taken in turns. Ratios carry over to machines with a Python of the same kind, "
+        f"{_rounds(one)}, taken in turns. Ratios carry over to machines with a Python of the same kind, "
         "absolute figures do not ([other Pythons, and all results](benchmarks/results.md))."
     )
     lines = [head, "", *(line for table in report.tables(one, IN_README) for line in (table, ""))]
