@@ -53,6 +53,7 @@ class Around:
     def __init__(self, member: Member) -> None:
         self._member = member
         self._world = member.world
+        self._failing: set[int] = set()  # ids of the first messages of calls that fail when the handler has returned
 
     async def middleware(self, given: Any, call_next: CallNext) -> Any:
         """Raise for what is drawn to fail, before or after the handler's call."""
@@ -62,12 +63,22 @@ class Around:
             self._world.bite(f"odd {BEFORE}")
             self._member.never_called(messages)
             raise own(AroundError("before"))
-        result = await call_next(given)
-        if any(self.fails_after(load, self._world.deliveries(load.id)) for load in loads):
+        try:
+            result = await call_next(given)
+        finally:
+            fails = id(messages[0]) in self._failing
+            self._failing.discard(id(messages[0]))
+        if fails:
             self._world.bite(f"odd {AFTER}")
             raise own(AroundError("after"))
         return result
 
-    def fails_after(self, load: Load, time: int) -> bool:
-        """Whether the call number *time* for a record fails when its handler has returned."""
-        return load.odd == AFTER and time <= load.times
+    def fails_after(self, messages: Sequence[Message[Any]], loads: Sequence[Load], times: Sequence[int]) -> bool:
+        """Whether this call fails when its handler has returned: the calls number *times* for these records.
+
+        It is drawn once, as the handler begins: another member may begin with the same record before this one ends.
+        """
+        fails = any(load.odd == AFTER and time <= load.times for load, time in zip(loads, times, strict=True))
+        if fails:
+            self._failing.add(id(messages[0]))
+        return fails

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.simulation.checker import History, Place, Rule, Violation, _name
+from tests.simulation.checker import History, Place, Rule, Violation, _name, unaware
 from tests.simulation.history import Event, Partition
 from tests.simulation.several_draw import is_filtered
 
@@ -21,12 +21,14 @@ def _concurrency(history: History) -> Iterator[Violation]:
 
     What waits for another attempt or for its letter does not run. A handler counts no longer when its partition was
     let go, is read from elsewhere, or is claimed anew, when it was cancelled for poison, and when its channel has
-    failed.
+    failed. Nothing is said of a partition that two clients of an application have, while one of them has not heard
+    that the group has put it out: it goes on in its own lane until it hears.
     """
     limit, most = history.promise.concurrency, history.promise.per_partition
     if not limit:
         return
     running: dict[str, dict[int, set[Place]]] = defaultdict(dict)
+    twice = unaware(history)
     kinds = ("begin", "end", "assigned", "revoked", "reset", "claim", "poison", "failed", "restarted")
     for index, event in history.of(*kinds):
         if event.kind == "begin":
@@ -36,7 +38,8 @@ def _concurrency(history: History) -> Iterator[Violation]:
             if is_more and len(calls) > limit:
                 yield Violation("I15", f"{event.who} runs {len(calls)} handlers at once, and may {limit}", index)
             here = sum(any(place[0] == event.tp for place in places) for places in calls.values())
-            if is_more and most and here > most:
+            is_by_two = (event.who, event.tp) in twice.get(index, ())
+            if is_more and most and here > most and not is_by_two:
                 yield Violation("I15", f"{event.who} runs {here} handlers of {_name(event.tp)}, and may {most}", index)
         elif event.kind == "end":
             running[event.who].pop(event.call, None)

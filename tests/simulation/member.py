@@ -230,7 +230,7 @@ class Member:
         outcome, failure = "cancelled", "raised" if attempt < self.max_attempts else "failed"
         late = [load.odd == "self-cancel-late" and time <= load.times for load, time in zip(loads, times, strict=True)]
         cancels_itself = any(late)
-        fails_after = any(map(self.around.fails_after, loads, times))
+        fails_after = self.around.fails_after(messages, loads, times)
         try:
             async with self.offsets.block(messages):
                 for message, load, time in zip(messages, loads, times, strict=True):

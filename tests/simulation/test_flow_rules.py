@@ -62,6 +62,8 @@ OF_OTHER = on(OTHER, *[event for number in range(3) for event in (begin(number, 
                                                                    end(number, call=20 + number))])  # fmt: skip
 CLAIMED = Event(0.0, "claim", "A2", TP, 0, token=2)
 POISON = Event(0.0, "poison", "A1", TP, 0)
+NEXT = assigned(generation=2)._replace(client=2)
+OUT = Event(0.0, "revoked", "A1", TP)
 
 GOOD: dict[str, Case] = {
     "one handler after the other": case(assigned(), handled(0, 1, 2), commit(3), promise=ONE),
@@ -98,6 +100,10 @@ GOOD: dict[str, Case] = {
     "a handler that was cancelled for poison counts no longer": two(
         begin(0), POISON, OF_OTHER, Event(0.0, "letter", "", TP, 0), end(0, "cancelled"), handled(1, 2), commit(3),
         promise=Promise(concurrency=1, ordering="unordered", poison_cancels=True),
+    ),
+    "a client that has not heard that it is out goes on beside the one that follows it": two(
+        NEXT, begin(0), begin(0, call=30), end(0), end(0, call=30), OUT, handled(1, 2), OF_OTHER, commit(3),
+        promise=ONE_OF_EACH,
     ),
     "one job after the other": case(assigned(), run(1), Event(0.0, "over", "A1", note="ok", call=1), run(2, 1),
                                     handled(0, 1, 2), commit(3), promise=Promise(jobs=1)),
@@ -150,6 +156,9 @@ BAD: dict[str, tuple[str, Case]] = {
     ),
     "two handlers of one partition run where one may": (
         "I15", two(begin(0), begin(1), OF_OTHER, end(0), end(1), handled(2), commit(3), promise=ONE_OF_EACH),
+    ),
+    "two handlers of one partition run where the other client has heard that it is out": (
+        "I15", two(NEXT, OUT, begin(0), begin(1), OF_OTHER, end(0), end(1), handled(2), commit(3), promise=ONE_OF_EACH),
     ),
     "a handler of another partition, too, where one may": (
         "I15", two(begin(0), OF_OTHER, end(0), handled(1, 2), commit(3), promise=ONE),
