@@ -15,8 +15,9 @@ from typing import Any, Literal
 from benchmarks.contenders.meter import Job, Meter
 from benchmarks.contenders.ours import make_app
 from benchmarks.contenders.raw import getmany
+from benchmarks.gauges import job as gauges
 from benchmarks.gauges.pacer import age_ms
-from benchmarks.plots.paced import read_raw, sending
+from benchmarks.gauges.parties import read_raw, sender
 from benchmarks.plots.stacks import Sampler, folded
 from reactive_kafka import App, Batch, Message
 
@@ -54,6 +55,13 @@ class Task:
         """The same for contenders."""
         return Job(
             bootstrap=self.bootstrap, topic=self.topic, group=self.group, records=self.records, wait_s=self.wait_s
+        )
+
+    @property
+    def gauge(self) -> gauges.Job:
+        """The same for gauges."""
+        return gauges.Job(
+            bootstrap=self.bootstrap, group=self.group, topics=[self.topic], given=self.rate, filled=0, began=0
         )
 
     def text(self) -> str:
@@ -174,8 +182,8 @@ async def latency(task: Task) -> dict[str, Any]:
     ages = Ages()
     take = ages.take
     if task.who == "raw":
-        async with sending(task.bootstrap, task.topic, task.rate):
-            await read_raw(task.job, take, ages.done)
+        async with sender(task.gauge, task.rate):
+            await read_raw(task.gauge, take, ages.done, reset="latest")
         return ages.measured()
     app = make_app(task.job, **{"auto_offset_reset": "latest", **task.channel})
 
@@ -190,7 +198,7 @@ async def latency(task: Task) -> dict[str, Any]:
         async def handle(payload: bytes) -> None:
             take(payload)
 
-    async with app, sending(task.bootstrap, task.topic, task.rate):
+    async with app, sender(task.gauge, task.rate):
         await ages.done.wait()
     return ages.measured()
 
