@@ -111,9 +111,13 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
         (outgoing(ssl_capath="/etc/ssl", security_protocol="PLAINTEXT"), "is PLAINTEXT, which has no TLS"),
         (
             incoming(retry={"backoff": "1s", "max_attempts": 1}),
-            "retry.backoff = '1s': has no effect: retry.max_attempts = 1 is one call, and no wait",
+            "retry.backoff = '1s': has no effect without retry= of a decorator: retry.max_attempts = 1 is one call, and "
+            "no wait",
         ),
-        (incoming(retry={"max_backoff": "1m"}), "retry.max_backoff = '1m': has no effect: retry.max_attempts = 1 is"),
+        (
+            incoming(retry={"max_backoff": "1m"}),
+            "retry.max_backoff = '1m': has no effect without retry= of a decorator: retry.max_attempts = 1 is",
+        ),
         (
             incoming(restart={"backoff": "3s"}),
             "restart.backoff = '3s': has no effect: restart.max_attempts = 0 lets a failed channel stay down",

@@ -68,14 +68,15 @@ def _of_poison(view: View) -> Contradictions:
 
 def _of_attempts(view: View) -> Contradictions:
     for table, at_least, why in (
-        ("retry", 2, "retry.max_attempts = 1 is one call, and no wait"),
-        ("restart", 1, "restart.max_attempts = 0 lets a failed channel stay down"),
+        # Decorators are read after this, and may ask for more calls, whose waits these are.
+        ("retry", 2, "has no effect without retry= of a decorator: retry.max_attempts = 1 is one call, and no wait"),
+        ("restart", 1, "has no effect: restart.max_attempts = 0 lets a failed channel stay down"),
     ):
         if view[f"{table}.max_attempts"] < at_least:
             keys = ("backoff", "max_backoff", *(("jitter", "never", "only") if table == "retry" else ()))
             names = [name for key in keys if view.differs(name := f"{table}.{key}")]
             if names:
-                yield (*names, f"{table}.max_attempts"), f"has no effect: {why}"
+                yield (*names, f"{table}.max_attempts"), why
 
 
 def _of_spark(view: View) -> Contradictions:
