@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Self
 
 _READ_BYTES = 65_536
+_SLOW_PIECE_S = 0.1  # what a rate slows down comes in pieces that take so long, as it does from a network
 _RESENT_AFTER_S = 0.2  # Linux sends a lost packet again after that at the earliest
 HOST = "127.0.0.1"
 
@@ -207,10 +208,12 @@ async def _pump(
         while piece := await reader.read(_READ_BYTES):
             if tap is not None:
                 tap(piece)
-            treated = await faults.treat(piece)
-            await gate.wait()
-            writer.write(treated)
-            await writer.drain()
+            part = round(faults.bytes_per_s * _SLOW_PIECE_S) or len(piece)
+            for at in range(0, len(piece), part):
+                treated = await faults.treat(piece[at : at + part])
+                await gate.wait()
+                writer.write(treated)
+                await writer.drain()
 
 
 def _reset(transport: asyncio.WriteTransport) -> None:

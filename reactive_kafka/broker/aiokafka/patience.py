@@ -177,7 +177,7 @@ class _Watch:
 
     def _stands(self) -> tuple[int, int]:
         """What changes with each answer, and with each byte of one."""
-        return self._connection._requests[0][0], len(self._connection._reader._buffer)
+        return self._connection._requests[0][0], self._connection._protocol.begun
 
     def _look(self) -> None:
         connection, now = self._connection, time.monotonic()

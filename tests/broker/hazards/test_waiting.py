@@ -60,7 +60,7 @@ async def test_h20_a_slow_answer_is_no_silence(rig: Rig, group: str) -> None:
         await diary.until_assigned(1)
         await until(lambda: len(diary.handled) == 200, "all are read")
         connections = rig.proxy.accepted
-        rig.proxy.answers.bytes_per_s = 20_000  # 60 KB take longer than a session's third
+        rig.proxy.answers.bytes_per_s = 10_000  # 60 KB take longer than the silence in which a fetch is given up
         before = rig.answers.passed_bytes
         await fill(rig, topic, {0: ["x" * 1_000] * 60})
         await until(lambda: len(diary.handled) == 260, "all of it came through")

@@ -44,6 +44,11 @@ class Frames:
         self._large: bytearray | None = None
         self._length = 0  # of the frame that ``_large`` is for
 
+    @property
+    def begun(self) -> int:
+        """How many bytes have come of a frame that is not whole."""
+        return self._filled
+
     def room(self) -> memoryview:
         """Where the next bytes belong; never empty."""
         large = self._large
@@ -121,6 +126,11 @@ class FrameProtocol(AIOKafkaProtocol, asyncio.BufferedProtocol):  # type: ignore
     def connection_lost(self, exc: Exception | None) -> None:
         self._ends(exc)
         super().connection_lost(exc)
+
+    @property
+    def begun(self) -> int:
+        """How many bytes have come of the answer that is on its way."""
+        return self._frames.begun
 
     async def frame(self) -> bytes | bytearray:
         """The next answer, without its length.
