@@ -78,9 +78,15 @@ def test_nothing_new_twice_is_read_once_and_names_no_partition_then(read: Read) 
 
 @BOTH
 @pytest.mark.parametrize(
-    ("said", "code"), [((0, 7, 7, 0, [], -1, b"x" * 70), 0), ((3, -1, -1, -1, [], -1, b""), 0), (NOTHING, 70)]
+    ("said", "code"),
+    [
+        ((0, 7, 7, 0, [], -1, b"x" * 70), 0),
+        ((3, -1, -1, -1, [], -1, b""), 0),
+        ((0, 7, 7, 0, [], 2, b""), 0),
+        (NOTHING, 70),
+    ],
 )
-def test_records_and_errors_are_read_each_time(said: tuple[Any, ...], code: int, read: Read) -> None:
+def test_records_errors_and_followers_are_read_each_time(said: tuple[Any, ...], code: int, read: Read) -> None:
     repeated, content = Repeated(fetch(), _nothing_new), answer(fetch(), NOTHING, said, code=code)
     for number in range(3):
         assert [len(parts) for _, parts in read(repeated, content, number).topics] == [2]

@@ -185,8 +185,10 @@ def _nothing_new(answer: Any) -> Any:
     """What a fetch is taken to be answered with when the same bytes come again; None: they say something each time."""
     if getattr(answer, "error_code", 0):
         return None
+    # A follower that is named is kept for a while, and named anew at once when the leader is asked again.
+    names_followers = answer.API_VERSION >= 11
     for _, partitions in answer.topics or ():
-        if any(code or rest[-1] for _, code, *rest in partitions):
+        if any(code or rest[-1] or (names_followers and rest[-2] >= 0) for _, code, *rest in partitions):
             return None
     again = copy(answer)
     again.topics = []
