@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from reactive_kafka.errors import BadDataError, SessionLostError
 from reactive_kafka.spark.batches.cuts import BatchQueue
 from reactive_kafka.spark.batches.runs import plan
 from reactive_kafka.spark.session.engine import SparkEngine
+from reactive_kafka.spark.session.supervisor import LIMITS, SessionLimits
 from tests.app.helpers import facts, in_virtual_time, make_broker, running, send, tp, until
 from tests.app.spark_stage import DEAD, WAITS, Frame, Spark, bad_if, letters, ranges, spark_app, stored
 from tests.spark.fakes import FakeMaker, FakeSession, a_process
@@ -202,8 +204,8 @@ async def test_with_several_jobs_nothing_is_prepared() -> None:
 # -- the engine
 
 
-async def ready(*sessions: FakeSession) -> SparkEngine:
-    engine = SparkEngine(SparkSettings(), maker=FakeMaker(*sessions))
+async def ready(*sessions: FakeSession, limits: SessionLimits = LIMITS) -> SparkEngine:
+    engine = SparkEngine(SparkSettings(), limits=limits, maker=FakeMaker(*sessions))
     await engine.start()
     async with asyncio.timeout(30):
         while not engine.ready:  # noqa: ASYNC110 - the supervisor's own pace
@@ -221,6 +223,22 @@ async def test_what_cannot_be_made_is_nobodys_failure() -> None:
         assert await engine.make(lambda spark: 1 / 0) is None
         assert await engine.make(lambda spark: spark) == "spark"
     finally:
+        await engine.stop()
+
+
+async def test_what_a_driver_that_answers_no_more_makes_is_not_waited_for() -> None:
+    """Somebody else's is never replaced, and without a deadline its answer may not come for ever."""
+    session, is_to_go_on = FakeSession(), threading.Event()
+    session.owned = False
+    engine = await ready(session, limits=SessionLimits(heartbeat_s=0.01, answer_s=0.05))
+    try:
+        making = asyncio.create_task(engine.make(lambda spark: is_to_go_on.wait()))
+        session.hears.clear()
+        async with asyncio.timeout(10):
+            assert await making is None
+    finally:
+        is_to_go_on.set()
+        session.hears.set()
         await engine.stop()
 
 

@@ -18,7 +18,7 @@ from reactive_kafka.spark.session.blocking import SessionMaker
 from reactive_kafka.spark.session.classic import ClassicMaker, warm_up_columns
 from reactive_kafka.spark.session.connect import ConnectMaker, check_connect
 from reactive_kafka.spark.session.driver import check_classic
-from reactive_kafka.spark.session.job import RunningJob, to_its_end
+from reactive_kafka.spark.session.job import LOOK_EVERY_S, RunningJob, to_its_end
 from reactive_kafka.spark.session.kafka_source import brings_connector, connector_jars
 from reactive_kafka.spark.session.supervisor import FAREWELL_S, LIMITS, SessionLimits, Supervisor
 from reactive_kafka.tasks import Fails, Handle, log_failure
@@ -150,7 +150,7 @@ class SparkEngine:
     async def make(self, call: Callable[[Any], T]) -> T | None:
         """What *call* returns, which starts no job, with the session that is ready; it runs in a thread.
 
-        None: there is no session, or the call has raised. Cancelling leaves it to its end.
+        None: there is no session, it is not ready any more, or the call has raised. Cancelling leaves it to its end.
         """
         async with self._turns.turn():
             opened = self._supervisor.current if self._supervisor else None
@@ -161,7 +161,11 @@ class SparkEngine:
             self._making.add(made)
             made.add_done_callback(self._making.discard)
             made.add_done_callback(opened.has_made)
-            await asyncio.wait({made})
+            while not made.done():
+                # An answer may not come for ever, and the job that this is for waits without a limit of its own.
+                if self._supervisor.current is not opened or not self.ready:
+                    return None
+                await asyncio.wait({made}, timeout=LOOK_EVERY_S)
             if (error := made.result().error) is not None:
                 logger.debug("a DataFrame is made when it is needed, and not ahead: %s", reason_of(error))
             return made.result().value
