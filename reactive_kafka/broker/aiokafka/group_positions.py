@@ -20,7 +20,6 @@ from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
     MetadataTooLargeError,
-    NotOwnerError,
     OutcomeUnknownError,
     TransientBrokerError,
 )
@@ -178,7 +177,7 @@ async def commit(
             response = await _answer(coordinator, commit_request(coordinator.group_id, member, part), "commit")
             _raise_errors(coordinator, response, is_member=member != NO_MEMBER)
         except BrokerError as error:
-            if not has_begun or isinstance(error, NotOwnerError):
+            if not has_begun:
                 raise
             raise OutcomeUnknownError(f"a part of the positions was stored, and then: {error}") from error
         has_begun = True

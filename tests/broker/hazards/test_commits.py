@@ -23,7 +23,7 @@ from tests.broker.hazards.naive import consuming
 from tests.broker.members import Member, fill, joined
 from tests.broker.test_kafka import KafkaTestCluster
 
-COMMIT_API, COORDINATOR_NOT_AVAILABLE = 8, 15
+COMMIT_API, COORDINATOR_NOT_AVAILABLE, ILLEGAL_GENERATION = 8, 15, 22
 MARGIN_S = 1.5
 
 
@@ -255,6 +255,20 @@ async def test_positions_of_many_partitions_are_stored_with_their_strings_in_as_
         assert await inspector.committed(group + "-2", list(wanted)) == wanted
     finally:
         await inspector.stop()
+
+
+async def test_where_a_part_was_stored_the_outcome_is_unknown_even_if_the_rest_was_not_ours_any_more(
+    rig: Rig, group: str
+) -> None:
+    topic = await rig.create_topic(300)
+    async with joined(rig, topic, group) as member:
+        wanted = dict.fromkeys(await member.until_assigned(300), Committed(1, "m" * 4096))
+        rig.broker.answer_with(COMMIT_API, 0, 1)
+        rig.broker.answer_with(COMMIT_API, ILLEGAL_GENERATION, 2)
+        with pytest.raises(OutcomeUnknownError):  # so that a string which was stored is known again
+            await member.consumer.commit(wanted, member.generation)
+        with pytest.raises(NotOwnerError):  # of the first part: nothing was stored
+            await member.consumer.commit(wanted, member.generation)
 
 
 @given(st.dictionaries(st.integers(0, 400), st.sampled_from(["", "short", "m" * 4096, "\u20ac" * 4096]), min_size=1))
