@@ -111,8 +111,8 @@ CHECKPOINT = 'has no effect: it goes with commit_strategy = "checkpoint", and it
         (outgoing(ssl_capath="/etc/ssl", security_protocol="PLAINTEXT"), "is PLAINTEXT, which has no TLS"),
         (
             incoming(retry={"backoff": "1s", "max_attempts": 1}),
-            "retry.backoff = '1s': has no effect without retry= of a decorator: retry.max_attempts = 1 is one call, and "
-            "no wait",
+            "retry.backoff = '1s': has no effect without retry= of a decorator: retry.max_attempts = 1 is one call, "
+            "and no wait",
         ),
         (
             incoming(retry={"max_backoff": "1m"}),
