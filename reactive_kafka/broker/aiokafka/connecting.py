@@ -17,10 +17,13 @@ from weakref import WeakKeyDictionary
 import aiokafka.conn
 import aiokafka.errors as kafka_errors
 from aiokafka.conn import AIOKafkaConnection, CloseReason
+from aiokafka.protocol import fetch
 
 from reactive_kafka.broker.aiokafka import forked
 from reactive_kafka.broker.aiokafka.credentials import TokenLogin, current
+from reactive_kafka.broker.aiokafka.fetched.answers import VERSIONS
 from reactive_kafka.broker.aiokafka.fetched.frames import FrameProtocol, read_frames
+from reactive_kafka.broker.aiokafka.fetched.requests import encoded
 from reactive_kafka.broker.aiokafka.setup import is_ours, within
 from reactive_kafka.errors import BrokerError, FatalBrokerError, describe, text_of
 
@@ -241,3 +244,5 @@ AIOKafkaConnection.authenticator_oauth = lambda self: TokenLogin(
 )
 aiokafka.conn.AIOKafkaProtocol = FrameProtocol
 AIOKafkaConnection._read = staticmethod(read_frames)
+for _version in VERSIONS:
+    getattr(fetch, f"FetchRequest_v{_version}").encode = encoded
