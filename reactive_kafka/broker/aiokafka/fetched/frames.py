@@ -21,8 +21,9 @@ from aiokafka.protocol.fetch import FetchRequest
 from reactive_kafka.broker.aiokafka.fetched.answers import VERSIONS, fetched
 from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
 
-SMALL_BYTES = 512
-"""Most answers but those to fetches are no longer; what is gets memory of its own."""
+SMALL_BYTES = 16 << 10
+"""Most answers are no longer, those to fetches too where few records come at a time: they are read in one piece. What
+is longer gets memory of its own, and waits for another turn of the loop."""
 
 AT_ONCE_BYTES = 8 << 20
 """Memory for an answer is made as it comes, beyond this: a length may be anything where no Kafka answers."""
@@ -178,7 +179,7 @@ def answer_from(connection: AIOKafkaConnection, frame: bytes | bytearray) -> Non
     """Give the answer to whoever waits for it."""
     number, request, answer = connection._requests[0]
     is_fetched = number is not None and request.API_KEY == FetchRequest.API_KEY and request.API_VERSION in VERSIONS
-    if not is_fetched or answer.done() or isinstance(frame, bytes) or _LENGTH.unpack_from(frame)[0] != number:
+    if not is_fetched or answer.done() or len(frame) < _LENGTH.size or _LENGTH.unpack_from(frame)[0] != number:
         connection._handle_frame(bytes(frame))
         return
     kind, content = request.RESPONSE_TYPE, memoryview(frame)

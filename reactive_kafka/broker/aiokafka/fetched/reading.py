@@ -31,8 +31,9 @@ class Answers:
     is cut short makes it skip an offset.
     """
 
-    def __init__(self, wake: Callable[[], None]) -> None:
-        self._wake = wake
+    def __init__(self, wake: Callable[[], None], came: Callable[[], None] = lambda: None) -> None:
+        self._wake = wake  # there is an error to tell
+        self._came = came  # there are records
         self._contents: dict[Any, bytes] = {}
         self._errors: dict[Any, CorruptRecordError] = {}
 
@@ -53,6 +54,7 @@ class Answers:
                     self._wake()
                 elif content:
                     self._contents[name] = content
+                    self._came()
 
     def content(self, partition: TopicPartition, size: int) -> bytes | None:
         """The bytes that were fetched last of a partition, once; None: they are not those of this size."""
@@ -94,7 +96,7 @@ class Reader:
 
     def __init__(self, assignment: Assignment, most_unpacked_bytes: int = MOST_UNPACKED_BYTES) -> None:
         self.is_fast = False  # taking records past the client's own reader, see :func:`has_expected_internals`
-        self.answers = Answers(self.wake)
+        self.answers = Answers(self.wake, self._look)
         self._assignment = assignment
         self._unpacker = Unpacker(most_unpacked_bytes)
         self._unpacking: Future[memoryview] | None = None  # a large batch, in a thread; one after the other
@@ -112,14 +114,25 @@ class Reader:
 
     def wake(self) -> None:
         self._is_woken = True
+        self._look()
+
+    def _look(self) -> None:
+        """There may be records for a poll that waits."""
         if self._waiter is not None:
             _complete(self._waiter)
 
     async def _wait(self, timeout_s: float) -> None:
-        self._waiter = waiter = self._assignment.client._fetcher._create_fetch_waiter()
-        timer = asyncio.get_running_loop().call_later(timeout_s, _complete, waiter)
+        """Wait for records, at most so many seconds, unless somebody wakes the poll."""
+        fetcher = self._assignment.client._fetcher
+        timer = asyncio.get_running_loop().call_later(timeout_s, self.wake)
         try:
-            await waiter
+            # We look when an answer comes. The client tells of it three turns of the loop later: by then another poll
+            # may wait, for which there is nothing.
+            while not (self._is_woken or fetcher._closed):
+                self._waiter = fetcher._create_fetch_waiter()
+                await self._waiter
+                if fetcher._records:
+                    break
         except kafka_errors.KafkaError:
             pass  # told to all waiters; the coordinator keeps it, and the next poll raises it
         finally:
