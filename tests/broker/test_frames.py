@@ -19,7 +19,7 @@ from aiokafka.protocol.admin import ApiVersionRequest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka import connecting
+from reactive_kafka.broker.aiokafka import connecting, setup
 from reactive_kafka.broker.aiokafka.fetched.answers import VERSIONS, fetched
 from reactive_kafka.broker.aiokafka.fetched.frames import (
     AT_ONCE_BYTES,
@@ -146,6 +146,11 @@ def test_the_client_uses_them() -> None:
     assert connecting.AIOKafkaConnection is AIOKafkaConnection
     assert aiokafka.conn.AIOKafkaProtocol is FrameProtocol
     assert AIOKafkaConnection._read is read_frames
+
+
+def test_memory_for_the_answer_to_a_fetch_is_made_in_one_step() -> None:
+    headers = 1_000 * 64  # of partitions
+    assert setup.CONSUMER_DEFAULTS["fetch_max_bytes"] + headers <= AT_ONCE_BYTES
 
 
 class Node:

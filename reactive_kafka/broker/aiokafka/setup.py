@@ -37,6 +37,9 @@ CONSUMER_DEFAULTS: Mapping[str, Any] = {
     "rebalance_timeout_ms": 60_000,  # H10: by default as short as the session, and fenced while draining
     "metadata_max_age_ms": 30_000,
     "fetch_max_wait_ms": 500,
+    # 50 MB by default. Those are read long after they came, out of memory that is new each time; and two of them are
+    # held, while one is taken from and the next one comes.
+    "fetch_max_bytes": 8_000_000,
     "consumer_timeout_ms": 5_000,  # 200 by default: its fetcher looks around then, woken for all that there is to do
 }
 CONSUMER_FIXED: Mapping[str, Any] = {

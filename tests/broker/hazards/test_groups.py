@@ -69,6 +69,7 @@ async def test_h10_the_real_consumer_has_a_minute_for_its_drain_and_our_own_defa
         assert coordinator._heartbeat_interval_ms == 3_000
         assert coordinator._enable_auto_commit is False
         assert client._client._metadata_max_age_ms == 30_000
+        assert client._fetcher._fetch_max_bytes == 8_000_000
         assert client._auto_offset_reset == "none"
 
 
