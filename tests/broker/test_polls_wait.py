@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections import OrderedDict
 from types import SimpleNamespace
 from typing import Any
 
-from reactive_kafka.broker.aiokafka.fetched.reading import Reader
+import pytest
+
+from reactive_kafka.broker.aiokafka.fetched.reading import SOME, Reader, has_to_wait
+from reactive_kafka.records import TopicPartition
 
 LONG_S = 60.0
 
@@ -86,3 +90,36 @@ async def test_it_ends_with_the_client() -> None:
 
 async def test_it_ends_with_its_time() -> None:
     await asyncio.wait_for(reader_of(Fetcher()).poll({}, 0.01, None), 1)
+
+
+class Held:
+    def __init__(self, backoff_s: float) -> None:
+        self.calculate_backoff = lambda: backoff_s
+
+
+NEW, OLD = Held(0.05), Held(0)
+HERE, THERE, ELSEWHERE = TopicPartition("orders", 0), TopicPartition("orders", 1), TopicPartition("orders", 2)
+
+
+@pytest.mark.parametrize(
+    ("held", "in_flight", "waits"),
+    [
+        ({}, (), False),
+        ({}, (1,), True),
+        ({}, (2,), False),
+        ({THERE: NEW}, (), True),
+        ({THERE: OLD}, (), False),
+        ({ELSEWHERE: NEW}, (), False),
+        ({THERE: OLD, ELSEWHERE: NEW}, (), False),
+        ({THERE: NEW, ELSEWHERE: OLD}, (), True),
+        ({THERE: NEW, **{TopicPartition("old", one): OLD for one in range(SOME)}}, (), False),  # it is looked at there
+    ],
+)
+def test_the_client_is_told_that_a_partition_was_taken_where_it_would_fetch(
+    held: dict[TopicPartition, Held], in_flight: tuple[int, ...], waits: bool
+) -> None:
+    nodes = {HERE: 1, THERE: 1, ELSEWHERE: 2}
+    fetcher = SimpleNamespace(
+        _records=OrderedDict(held), _in_flight=set(in_flight), _select_read_replica=lambda one: nodes.get(one, 3)
+    )
+    assert has_to_wait(fetcher, HERE) is waits

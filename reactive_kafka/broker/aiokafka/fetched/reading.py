@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
 import aiokafka.errors as kafka_errors
@@ -20,6 +21,7 @@ from reactive_kafka.broker.client import Chunk, Poll
 from reactive_kafka.errors import BrokerError, CorruptRecordError, OffsetOutOfRangeError
 from reactive_kafka.records import TopicPartition
 
+SOME = 8
 MOST_UNPACKED_BYTES = 256 << 20  # where nobody has said how much
 
 
@@ -220,7 +222,8 @@ class Reader:
     def _drop(self, partition: TopicPartition) -> None:
         fetcher = self._assignment.client._fetcher
         fetcher._records.pop(partition, None)
-        fetcher._notify(fetcher._wait_consume_future)
+        if not has_to_wait(fetcher, partition):
+            fetcher._notify(fetcher._wait_consume_future)
 
     async def _take_slowly(self, partition: TopicPartition, budget: int) -> Chunk | None:
         """The client's own way, for errors it has kept for a partition, and where its internals are not as expected."""
@@ -250,9 +253,23 @@ class Reader:
 
 def has_expected_internals(client: Any) -> bool:
     """Whether what the fast way in reads is where it is expected; else the client's own way does it."""
-    expected = (client._fetcher, ("_records", "_wait_consume_future", "_notify"))
+    names = ("_records", "_wait_consume_future", "_notify", "_in_flight", "_select_read_replica")
+    expected = (client._fetcher, names)
     read = (PartitionRecords, ("_consume_aborted_up_to", "_contains_abort_marker"))
     return all(hasattr(where, name) for where, names in (expected, read) for name in names)
+
+
+def has_to_wait(fetcher: Any, partition: TopicPartition) -> bool:
+    """Whether the client would not fetch a partition now, and will look by itself when it may.
+
+    For each look it goes through all partitions. It fetches from a node when the answer of that has come, and all of
+    it was taken or is a tenth of a second old. Only some of what is there is looked at here: that is as good as all.
+    """
+    node = fetcher._select_read_replica(partition)
+    if node in fetcher._in_flight:
+        return True
+    some = islice(reversed(fetcher._records.items()), SOME)
+    return any(fetcher._select_read_replica(one) == node and held.calculate_backoff() for one, held in some)
 
 
 def _complete(waiter: Future[None]) -> None:
