@@ -32,6 +32,12 @@ Each record in flight is a container to the collector, so that by default it run
 finds nothing: records form no cycles. That is a fifth of what a record costs (``make bench`` shows it).
 """
 
+YOUNG_OBJECTS_EACH = 8
+"""As many more for each handler that may run at once: its coroutines, its timer, and what that holds.
+
+Handlers that wait come and go in waves, and the collector would follow each of them, at 30 ms a look.
+"""
+
 
 class LoopLag:
     """Measures the lag of the loop that it runs on."""
@@ -137,13 +143,16 @@ def _turns_the_loop(frame: FrameType) -> bool:
 
 
 @contextmanager
-def fewer_collections() -> Iterator[None]:
-    """Raise the youngest generation's threshold while the block runs, unless somebody has set one."""
+def fewer_collections(at_once: int) -> Iterator[None]:
+    """Raise the youngest generation's threshold while the block runs, unless somebody has set one.
+
+    *at_once* is how many handlers may run.
+    """
     before = gc.get_threshold()
     if not gc.isenabled() or before[0] not in (700, 2000):  # CPython's own defaults, by version
         yield
         return
-    raised = (YOUNG_OBJECTS, *before[1:])
+    raised = (YOUNG_OBJECTS + YOUNG_OBJECTS_EACH * at_once, *before[1:])
     gc.set_threshold(*raised)
     try:
         yield

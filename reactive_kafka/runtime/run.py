@@ -148,7 +148,8 @@ class Run:
         # task does all of it, so that cancelling whoever started the application cannot stop the stop.
         async with AsyncExitStack() as stack:
             stack.callback(self._change, "end")
-            stack.enter_context(fewer_collections())
+            at_once = sum(one.concurrency for one in self._spec.settings.incoming.values())
+            stack.enter_context(fewer_collections(at_once))
             stack.enter_context(no_children(self._hold))
             stack.callback(self._log.call, self._spec.log.close)
             tasks = Tasks()
