@@ -167,7 +167,8 @@ class RecordWindow:
 
     def settle(self, index: int) -> bool:
         """Mark a record as done; False if it had a verdict, or the assignment is over."""
-        self.catch_up()
+        if self.run_at >= 0:
+            self.catch_up()
         at = index - self.base
         if at < 0 or self.flags[at]:
             return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextvars import Context
 from typing import Any
 
 from reactive_kafka.backoff import drawn_chance
@@ -187,7 +188,8 @@ class BatchDispatcher(RetryingPool):
         """Records were put into the lanes: every worker looks whether a batch is due."""
         self._places.wake_all()
 
-    async def _work(self, worker: Worker) -> None:
+    async def _work(self, context: Context) -> None:
+        worker = self._new_worker(context)
         while not self._goes_on_in_another(worker):
             due = self._lanes.batch_due(self._settings.batch_max_records, self._settings.batch_max_wait_s)
             if due is None or (wait := due - self._clock.monotonic()) > 0:
@@ -207,8 +209,7 @@ class BatchDispatcher(RetryingPool):
 
     async def _run_batch(self, worker: Worker, slices: list[Slice]) -> None:
         now = self._clock.monotonic()
-        messages: list[Message[Any]] = []
-        refused: list[Refused] = []
+        messages, refused = list[Message[Any]](), list[Refused]()
         for part in slices:
             part.lane.tracker.start_range(part.first, len(part.records), now)
         try:

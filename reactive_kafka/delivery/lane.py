@@ -29,8 +29,8 @@ class Lane:
     """
 
     __slots__ = (
-        "_behind", "_waiting_behind", "arrived", "delayed", "first", "low_water", "queued", "reading", "records",
-        "state", "taken", "tracker", "weighed", "weight", "workers",
+        "_behind", "_waiting_behind", "arrived", "delayed", "first", "look_at", "low_water", "queued", "reading",
+        "records", "state", "taken", "tracker", "weighed", "weight", "workers",
     )  # fmt: skip
 
     def __init__(self, tracker: OffsetTracker) -> None:
@@ -43,6 +43,7 @@ class Lane:
         self.workers = 0  # how many run records of this lane at the moment
         self.queued = False  # in the queue of lanes; no state: if suspended it stays there until a worker finds it
         self.low_water = 0  # with no more waiting than this, new records are wanted
+        self.look_at = -inf  # when a worker that stays in it is to look at it next
         self.delayed = Delayed()  # records that are not due yet
         self.weighed = 0  # how many records were queued when a Spark channel weighed them last
         self.weight = 0  # their bytes

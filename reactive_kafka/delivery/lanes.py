@@ -145,9 +145,21 @@ class Lanes:
         """Whether a lane stands in the queue (its work may have been taken meanwhile)."""
         return bool(self._ready)
 
-    def has_others(self, lane: Lane) -> bool:
-        """Whether another lane stands in the queue."""
-        return len(self._ready) > lane.queued
+    def calls_from(self, lane: Lane) -> bool:
+        """Whether a lane in the queue has clearly fewer workers than this one, so that one of these is to go there.
+
+        That lane is the first then. Each call looks at one lane, and the next call at the next.
+        """
+        ready = self._ready
+        if len(ready) <= lane.queued:
+            return False
+        if ready[0] is lane:
+            ready.rotate(-1)
+        others = ready[0].workers
+        if lane.workers - others > others >> 3:  # an eighth more is alike: or they would go to and fro for ever
+            return True
+        ready.rotate(-1)
+        return False
 
     @property
     def whole_at(self) -> float:

@@ -29,17 +29,12 @@ class Places:
         self._freed = freed  # called when a place has become free
         self._taken = 0
         self._idle: dict[Worker, Future[bool]] = {}
-        self._returning: deque[Worker] = deque()
+        self.returning: deque[Worker] = deque()  # done waiting for something else, and without a place to go on in
 
     @property
     def has_room(self) -> bool:
         """Whether a worker has nothing to do, or may be started."""
         return bool(self._idle) or self._taken < self._most
-
-    @property
-    def is_wanted(self) -> bool:
-        """Whether a worker that is done waiting for something else has no place to go on in."""
-        return bool(self._returning)
 
     def change(self, worker: Worker, event: str) -> None:
         """Change a worker's state, and take or give up its place by that."""
@@ -123,13 +118,13 @@ class Places:
                 return
         worker.follow("return")
         worker.place = asyncio.get_running_loop().create_future()
-        self._returning.append(worker)
+        self.returning.append(worker)
         await self._isolation.done(worker, [worker.place])
 
     def pass_on(self, worker: Worker) -> bool:
         """End a worker that is free, for another one that waits for its place; False if none does."""
-        while self._returning:
-            other = self._returning.popleft()
+        while self.returning:
+            other = self.returning.popleft()
             if other.state is WorkerState.RETURNING:  # else it was abandoned meanwhile
                 self.change(worker, "end")
                 self._resume(other)
@@ -154,8 +149,8 @@ class Places:
         """No work will come any more: who is idle ends, and who waits for a place goes on without one."""
         while self._idle:
             answer(self._idle.popitem()[1], False)
-        while self._returning:
-            other = self._returning.popleft()
+        while self.returning:
+            other = self.returning.popleft()
             if other.state is WorkerState.RETURNING:
                 self._resume(other)
 

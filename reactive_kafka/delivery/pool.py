@@ -10,6 +10,8 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Sequence
+from contextvars import Context
+from functools import partial
 from itertools import count
 
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -48,8 +50,13 @@ class WorkerPool(Workers):
         self._isolation = Isolation(setup.is_ending)
         self._places = Places(setup.settings.concurrency, self._isolation, self._start_worker, self._place_is_free)
 
-    async def _work(self, worker: Worker) -> None:
+    async def _work(self, context: Context) -> None:
+        """What a worker's task does, in this context."""
         raise NotImplementedError
+
+    def _new_worker(self, context: Context) -> Worker:
+        """The worker of the current task, which runs in this context."""
+        return Worker(self, context, keeps_apart=self._isolation.in_contexts)
 
     @property
     def has_room(self) -> bool:
@@ -66,11 +73,8 @@ class WorkerPool(Workers):
 
     def _start_worker(self) -> None:
         context = self._context.copy()
-
-        async def run() -> None:
-            await self._work(Worker(self, context, keeps_apart=self._isolation.in_contexts))
-
-        self._spawn(run, f"worker {next(self._names)} of {self._settings.name}", context)
+        # Each coroutine around the handler costs whenever that goes on, so the work is all that the task runs.
+        self._spawn(partial(self._work, context), f"worker {next(self._names)} of {self._settings.name}", context)
 
     def _goes_on_in_another(self, worker: Worker) -> bool:
         """Whether a worker ends for another one, in whose task and context no handler has left anything."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable
+from contextvars import Context
 from math import inf
 from typing import Any
 
@@ -18,7 +20,8 @@ from reactive_kafka.verdicts.message import Message
 class Dispatcher(SharedRuns):
     """Runs one channel's handler on the records of its lanes."""
 
-    async def _work(self, worker: Worker) -> None:
+    async def _work(self, context: Context) -> None:
+        worker = self._new_worker(context)
         worker.stretch_end = self._clock.monotonic() + STRETCH_S
         while not self._goes_on_in_another(worker):
             self._is_waking = False
@@ -41,20 +44,23 @@ class Dispatcher(SharedRuns):
                 await self._let_others_run(worker)
                 worker.stretch_end = self._clock.monotonic() + STRETCH_S
 
-    async def _run(self, worker: Worker, lane: Lane, stretch_end: float) -> float:
+    def _run(self, worker: Worker, lane: Lane, stretch_end: float) -> Awaitable[float]:
         """Run handlers on a lane's records, one at least, until it is empty or the stretch is over; the time then."""
         # The loop is written three times, for each kind of lane (the others are in shared.py): what the three have in
         # common would cost a call per record, a tenth of what a record costs. While a handler waits the lane may be
         # suspended, so each goes on with the piece that it reads only while that is the lane's own (see Lane.cut).
-        #
-        # This one has the lane to itself, and the handler's return is the ack. So it notes only where it stands, which
-        # the tracker knows as a run: all before ``run_at`` are settled, and that one has been open since ``run_since``.
-        keyed = lane if isinstance(lane, KeyedLane) else None
-        if keyed is not None:
-            if not (self._acks and keyed.begin_alone(worker)):
-                return await self._run_key(worker, keyed, stretch_end)
-        elif self._lanes.shared or not self._acks:
-            return await self._run_each(worker, lane, stretch_end)
+        if isinstance(lane, KeyedLane):
+            if self._acks and lane.begin_alone(worker):
+                return self._run_alone(worker, lane, stretch_end, lane)
+            return self._run_key(worker, lane, stretch_end)
+        if self._lanes.shared or not self._acks:
+            return self._run_each(worker, lane, stretch_end)
+        return self._run_alone(worker, lane, stretch_end, None)
+
+    async def _run_alone(self, worker: Worker, lane: Lane, stretch_end: float, keyed: KeyedLane | None) -> float:
+        """The same by a worker that has the lane to itself, where the handler's return is the ack."""
+        # So it notes only where it stands, which the tracker knows as a run: all before ``run_at`` are settled, and
+        # that one has been open since ``run_since``.
         call, wants_message = self._isolation.apart(worker, self._call), self._wants_message
         decode, refusal = self._invocation.decode, self._invocation.refusal
         decode_record = self._invocation.decode_record

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from math import inf
 from typing import Any
 
@@ -19,7 +20,10 @@ from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.message import Message, new_message
 
 TURN_S = 0.05
-"""How long a worker stays in a lane while others have work, where handlers wait. To change costs it 2 µs."""
+"""How long a worker stays in a lane at least, where handlers wait. To change costs it 2 µs."""
+
+LOOK_S = 0.001
+"""How often a lane in which handlers wait is looked at. To do that for each record would cost a tenth of its way."""
 
 
 class SharedRuns(RetryingPool):
@@ -43,8 +47,10 @@ class SharedRuns(RetryingPool):
         decode_record = self._invocation.decode_record
         monotonic, tracker = self._clock.monotonic, lane.tracker
         task, context, clean, acks = worker.task, worker.context, worker.clean, self._acks
-        short_limit, started_at, short_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0.0
-        now, failed = started_at, None
+        isolation, returning, durations = self._isolation, self._places.returning, self._totals.durations
+        bounds, counts, short_limit = durations.bounds, durations.counts, DURATION_BUCKETS_S[0]
+        since = counted_at = now = monotonic()
+        short_count, long_s, failed = 0, 0.0, None
         while lane.advance():
             reading = lane.read()
             for index, record in reading:
@@ -87,16 +93,26 @@ class SharedRuns(RetryingPool):
                     if worker.is_spent:
                         stretch_end = -inf
                 done = monotonic()
-                if done - now > short_limit:
-                    self._totals.durations.observe(done - now)
-                    long_s += done - now
+                took, now = done - now, done
+                if took > short_limit:
+                    counts[bisect_left(bounds, took)] += 1
+                    durations.sum_s += took
+                    long_s += took
                 else:
                     short_count += 1
-                now = done
                 if now >= stretch_end:
-                    if lane.taken == index or stretch_end == -inf or not self._stays(worker, lane, started_at, now):
+                    if lane.taken == index or stretch_end == -inf:
                         break
-                    stretch_end, call = worker.stretch_end, self._isolation.apart(worker, self._first)
+                    # Another worker has taken a record: so the loop has run, and the stretch begins anew.
+                    worker.stretch_end = now + STRETCH_S
+                    if (now >= lane.look_at or returning or isolation.is_closed) and not self._stays(lane, since, now):
+                        break
+                    stretch_end = worker.stretch_end
+                    if isolation.in_contexts:
+                        call = isolation.apart(worker, self._first)
+                    if short_count:
+                        durations.observe_many_short(short_count, now - counted_at - long_s)
+                        short_count, counted_at, long_s = 0, now, 0.0
                 if lane.reading is not reading:
                     break
             if worker.state is not RUNNING and worker.is_abandoned:
@@ -106,7 +122,7 @@ class SharedRuns(RetryingPool):
                 now = monotonic()
             if now >= stretch_end:
                 break
-        self._totals.durations.observe_many_short(short_count, now - started_at - long_s)
+        durations.observe_many_short(short_count, now - counted_at - long_s)
         return now
 
     async def _run_key(self, worker: Worker, lane: KeyedLane, stretch_end: float) -> float:
@@ -117,8 +133,10 @@ class SharedRuns(RetryingPool):
         decode_record = self._invocation.decode_record
         monotonic, tracker = self._clock.monotonic, lane.tracker
         task, context, clean, acks = worker.task, worker.context, worker.clean, self._acks
-        short_limit, started_at, short_count, long_s = DURATION_BUCKETS_S[0], monotonic(), 0, 0.0
-        now, failed = started_at, None
+        isolation, returning, durations = self._isolation, self._places.returning, self._totals.durations
+        bounds, counts, short_limit = durations.bounds, durations.counts, DURATION_BUCKETS_S[0]
+        since = counted_at = now = monotonic()
+        short_count, long_s, failed = 0, 0.0, None
         while (found := lane.next_record()) is not None:
             key, index, record = found
             taken = lane.taken
@@ -169,30 +187,40 @@ class SharedRuns(RetryingPool):
             worker.key = UNKEYED
             lane.free(key)
             done = monotonic()
-            if done - now > short_limit:
-                self._totals.durations.observe(done - now)
-                long_s += done - now
+            took, now = done - now, done
+            if took > short_limit:
+                counts[bisect_left(bounds, took)] += 1
+                durations.sum_s += took
+                long_s += took
             else:
                 short_count += 1
-            now = done
             if now >= stretch_end:
-                if lane.taken == taken or stretch_end == -inf or not self._stays(worker, lane, started_at, now):
+                if lane.taken == taken or stretch_end == -inf:
                     break
-                stretch_end, call = worker.stretch_end, self._isolation.apart(worker, self._first)
-        self._totals.durations.observe_many_short(short_count, now - started_at - long_s)
+                # Another worker has taken a record: so the loop has run, and the stretch begins anew.
+                worker.stretch_end = now + STRETCH_S
+                if (now >= lane.look_at or returning or isolation.is_closed) and not self._stays(lane, since, now):
+                    break
+                stretch_end = worker.stretch_end
+                if isolation.in_contexts:
+                    call = isolation.apart(worker, self._first)
+                if short_count:
+                    durations.observe_many_short(short_count, now - counted_at - long_s)
+                    short_count, counted_at, long_s = 0, now, 0.0
+        durations.observe_many_short(short_count, now - counted_at - long_s)
         return now
 
-    def _stays(self, worker: Worker, lane: Lane, since: float, now: float) -> bool:
-        """Whether a worker goes on in a lane that it is in *since*, and from which another one has taken a record.
+    def _stays(self, lane: Lane, since: float, now: float) -> bool:
+        """Whether a worker goes on in a lane that it is in *since*, and that others are in, too.
 
-        So the loop has run meanwhile, and its stretch begins anew. But after a while it is the turn of other lanes, and
-        at once that of whoever needs its place.
+        It leaves at once where somebody needs its place, and after a while where another lane has too few workers.
         """
-        worker.stretch_end = now + STRETCH_S
         self._channel.progress(lane)
-        if self._places.is_wanted or self._isolation.is_closed:
+        if self._places.returning or self._isolation.is_closed:
             return False
-        return now < since + TURN_S or not self._lanes.has_others(lane)
+        stays = now < since + TURN_S or not self._lanes.calls_from(lane)
+        lane.look_at = now + LOOK_S if stays else now  # the next one is to go there, too, if that is still so
+        return stays
 
     async def _failed(self, worker: Worker, message: Message[Any], error: BaseException) -> None:
         """The first call for a message has raised."""

@@ -1,4 +1,4 @@
-"""``concurrency_per_partition``: so many handlers of one partition at once, and everybody gets a turn."""
+"""How many handlers of one partition run at once: ``concurrency_per_partition``, and how all of them share without."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, Message
-from tests.app.helpers import in_virtual_time, make_app, now, rebalanced, running, until
+from tests.app.helpers import facts, in_virtual_time, make_app, now, rebalanced, running, until
 
 
 class Inside:
@@ -118,3 +118,51 @@ async def test_batches_of_one_partition_are_capped_too() -> None:
             await test.send("orders", b"", partition=0)
         await test.settled(60)
         assert most == 2
+
+
+@pytest.mark.parametrize("ordering", ["key", "unordered"])
+@in_virtual_time
+async def test_partitions_with_work_share_the_workers_alike_whoever_came_first(ordering: str) -> None:
+    inside = Inside()
+    app = make_app(ordering=ordering, concurrency=30, value_deserializer="bytes")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await inside.work(message, 0.02)
+
+    async with running(app, partitions=3) as test:
+        for partition in range(3):
+            for number in range(2000):
+                await test.send("orders", b"", key=b"%d" % number, partition=partition)
+            if not partition:
+                await until(lambda: inside.now[0] == 30, 1)
+        began = now()
+        await until(lambda: all(inside.now[partition] >= 8 for partition in range(3)), 0.3)
+        await asyncio.sleep(0.2)
+        assert [9 <= inside.now[partition] <= 11 for partition in range(3)] == [True] * 3, dict(inside.now)
+        await test.settled(60)
+        assert now() - began < 5, "workers had nothing to do while records waited"
+        assert len(set(inside.done)) == 6000
+
+
+@in_virtual_time
+async def test_calls_that_return_at_once_are_counted_while_others_wait() -> None:
+    called = 0
+    app = make_app(ordering="unordered", concurrency=4, value_deserializer="bytes")
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        nonlocal called
+        called += 1
+        if message.offset % 2:
+            await asyncio.sleep(0.1)
+
+    async with running(app) as test:
+        for _ in range(1000):
+            await test.send("orders", b"", partition=0)
+        await until(lambda: called >= 500, 30)
+        assert sum(facts(test).handler_durations.counts) >= called - 2 * 4
+        await test.settled(60)
+        durations = facts(test).handler_durations
+        assert sum(durations.counts) == 1000
+        assert durations.sum_s == pytest.approx(50, rel=0.01)

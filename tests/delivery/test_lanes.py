@@ -536,6 +536,44 @@ def test_a_partition_with_little_waiting_has_its_turn_beside_one_with_much(share
     assert turns == [0, 1, 2, 0, 2]
 
 
+def test_a_worker_goes_where_no_worker_is() -> None:
+    lanes, (busy, quiet) = lanes_with([9, 0], shared=True)
+    for _ in range(3):
+        take_one(lanes)
+    assert not lanes.calls_from(busy)
+    lanes.add(quiet, records(0, 1, 2), 0, 0.0)
+    assert lanes.calls_from(busy)
+    lanes.release(busy)
+    assert take_one(lanes) == (quiet, 0)
+
+
+@given(workers=st.integers(1, 60), count=st.integers(1, 8), data=st.data())
+def test_workers_divide_alike_among_lanes_and_then_stay(workers: int, count: int, data: st.DataObject) -> None:
+    """However they began: no lane waits in vain, where workers look now and then, and nobody goes to and fro."""
+    lanes, each = lanes_with([1000] * count, shared=True)
+    held = [data.draw(st.sampled_from(each)) for _ in range(workers)]
+    for lane in held:
+        lanes.hold(lane)
+    seen: set[int] = set()
+    for turn in range(3 * count):
+        seen.update(number(lane) for lane in held)
+        before = list(held)
+        for at, lane in enumerate(held):
+            if lanes.calls_from(lane):
+                lanes.release(lane)
+                taken = lanes.take()
+                assert taken is not None
+                assert taken is not lane
+                held[at] = taken
+        assert sum(lane.workers for lane in each) == workers
+        if turn > 2 * count and workers >= 9 * count:
+            assert held == before, "they go to and fro"
+    assert len(seen) == count, "a lane never had its turn"
+    if workers >= count:
+        counts = [lane.workers for lane in each]
+        assert max(counts) - min(counts) <= 1 + min(counts) // 8
+
+
 def test_nothing_waits_in_lanes_that_are_empty() -> None:
     lanes = Lanes(shared=False)
     assert lanes.take() is None
