@@ -99,8 +99,12 @@ class RebalanceListener(Protocol):
 class Questions(Protocol):
     """What a consumer and an inspector ask the brokers for."""
 
-    async def topics(self) -> dict[str, list[TopicPartition]]:
-        """topic -> its partitions, as the cluster knows them now; asking creates none."""
+    async def topics(self, names: Collection[str] | None = None) -> dict[str, list[TopicPartition]]:
+        """topic -> its partitions, as the cluster knows them now; asking creates none.
+
+        Args:
+            names: Of these, if they exist; None: of all that there are, which may be thousands.
+        """
 
     async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
         """topic -> the id of its incarnation, of those that exist: one that was deleted and made anew has another.

@@ -179,7 +179,8 @@ class RangesConsumer(Passing[Consumer]):
         try:
             return [], await self._inner.end_offsets(partitions)
         except TransientBrokerError:
-            there = {partition for its in (await self._inner.topics()).values() for partition in its}
+            named = await self._inner.topics({partition.topic for partition in partitions})
+            there = {partition for its in named.values() for partition in its}
             known = [partition for partition in partitions if partition in there]
             if len(known) == len(partitions):
                 raise

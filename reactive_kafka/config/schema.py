@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
+from itertools import product
 from typing import Any, ClassVar, Literal, get_args
 
 from reactive_kafka.config.incoming_values import (
@@ -306,11 +306,13 @@ def shared_by_replays(
     channels: Iterable[IncomingSettings],
 ) -> Iterator[tuple[IncomingSettings, IncomingSettings, str]]:
     """Channels that read ranges in the group of another one, which reads the topic, too: both, and the topic."""
-    for replay, other in permutations(channels, 2):
-        is_shared = replay.group_id is not None and replay.group_id == other.group_id
+    every = tuple(channels)
+    replays = [(one, {partition.topic for partition in one.ranges}) for one in every if one.assign]
+    for (replay, topics), other in product(replays, every):
+        is_shared = replay is not other and replay.group_id is not None and replay.group_id == other.group_id
         if is_shared and replay.client["bootstrap_servers"] == other.client["bootstrap_servers"]:
-            topics = {partition.topic for partition in replay.ranges}
-            if topic := next(filter(other.subscription.reads, sorted(topics)), None):
+            topic = next(filter(other.subscription.reads, sorted(topics)), None)
+            if topic is not None:
                 yield replay, other, topic
 
 

@@ -13,6 +13,7 @@ from reactive_kafka.partitions.partition import Choice, Partition, PartitionStat
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.starting import PartitionStarter, look_at_logs
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.subscription import Pattern
 
 
 class RecreatedTopics:
@@ -114,8 +115,10 @@ class FirstLook:
         self._known = self._with_ids(partition for partition, end in ends.items() if end > 0)
 
     async def _partitions_there(self, consumer: Consumer) -> set[TopicPartition]:
-        reads, topics = self._parts.settings.subscription.reads, await consumer.topics()
-        return {partition for topic, there in topics.items() if reads(topic) for partition in there}
+        subscription = self._parts.settings.subscription
+        named = None if isinstance(subscription, Pattern) else subscription.topics
+        topics = await consumer.topics(named)
+        return {partition for topic, there in topics.items() if subscription.reads(topic) for partition in there}
 
 
 def _differ(then: str | None, now: str | None) -> bool:

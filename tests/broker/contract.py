@@ -292,6 +292,19 @@ class ReadingContract:
             listed = await member.consumer.topics()
         assert listed[topic] == [TopicPartition(topic, number) for number in range(3)]
 
+    async def test_some_topics_alone_are_listed_without_making_one_that_is_not_there(
+        self, cluster: Cluster, group: str
+    ) -> None:
+        topic, other, missing = await cluster.create_topic(3), await cluster.create_topic(1), f"missing-{group}"
+        async with joined(cluster, topic, group) as member:
+            await member.consumer.check()
+            assert await member.consumer.topics([topic, missing]) == {
+                topic: [TopicPartition(topic, number) for number in range(3)]
+            }
+            listed = await member.consumer.topics()
+        assert missing not in listed
+        assert other in listed
+
     async def test_a_look_finds_nothing_amiss_where_everything_answers(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(3)
         async with joined(cluster, topic, group) as member:

@@ -11,6 +11,7 @@ from math import inf
 from typing import Any
 
 import aiokafka
+from aiokafka.cluster import ClusterMetadata
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
@@ -44,8 +45,9 @@ class Questions:
             raise TransientBrokerError("the client is not started")
         return self._client
 
-    async def topics(self) -> dict[str, list[TopicPartition]]:
-        ask = self.client._client.fetch_all_metadata()
+    async def topics(self, names: Collection[str] | None = None) -> dict[str, list[TopicPartition]]:
+        client = self.client._client
+        ask = client.fetch_all_metadata() if names is None else _metadata(client, names)
         known = await within(self.deadline_s, ask, "asking for the topics")
         return {
             topic: [TopicPartition(topic, number) for number in sorted(known.partitions_for_topic(topic) or ())]
@@ -88,6 +90,17 @@ class Questions:
         missing = _unknown(client, unknown)
         if missing:
             raise TransientBrokerError(f"no such partition: {', '.join(map(str, sorted(missing)))}")
+
+
+async def _metadata(client: Any, topics: Collection[str]) -> ClusterMetadata:
+    """What there is of these topics; none is created, and nothing is logged of one that does not exist."""
+    known = ClusterMetadata()
+    known.need_all_topic_metadata = True  # what is wrong with a topic is passed over
+    node = client.get_random_node()
+    if node is None:
+        raise TransientBrokerError("asking for the topics: no broker is known")
+    known.update_metadata(await client.send(node, MetadataRequest(sorted(topics), False)))
+    return known
 
 
 def _unknown(client: Any, partitions: Collection[TopicPartition]) -> list[TopicPartition]:

@@ -51,8 +51,9 @@ class MemoryQuestions:
         ids = self._state.ids
         return await self._ask("topic_ids", lambda: {topic: ids[topic] for topic in topics if topic in ids})
 
-    async def topics(self) -> dict[str, list[TopicPartition]]:
-        return await self._ask("topics", self._state.partitions_by_topic)
+    async def topics(self, names: Collection[str] | None = None) -> dict[str, list[TopicPartition]]:
+        every = await self._ask("topics", self._state.partitions_by_topic)
+        return every if names is None else {topic: every[topic] for topic in names if topic in every}
 
     async def check(self) -> None:
         await self._ask("check", lambda: None)
