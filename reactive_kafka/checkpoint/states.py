@@ -14,7 +14,6 @@ from typing import Any, NamedTuple
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ConfigError, DecodeError, EncodeError
 from reactive_kafka.formats.encoders import write_json
-from reactive_kafka.formats.models import Model, model_for
 from reactive_kafka.formats.names import FormatError, load_object
 from reactive_kafka.formats.wanted import wanted
 
@@ -108,14 +107,14 @@ def codec_of(state: str | None) -> Codec:
     that makes one, with the methods ``encode``, state -> str, and ``decode``, str -> state. Raises FormatError.
     """
     if state is None:
-        return _modelled(model_for(wanted(Any)))
+        return _modelled(Any)
     target = load_object(state)
     if all(callable(getattr(target, method, None)) for method in ("encode", "decode")):
         return _custom(state, target() if inspect.isclass(target) else target)
     if not inspect.isclass(target):
         kind = type(target).__name__
         raise FormatError(f"expected a model, or an object with the methods encode and decode, not {kind}")
-    return _modelled(model_for(wanted(target)))
+    return _modelled(target)
 
 
 def codec_for(settings: IncomingSettings) -> Codec | None:
@@ -133,7 +132,11 @@ def _to_json(state: object) -> str:
     return "null" if data is None else data.decode()
 
 
-def _modelled(model: Model) -> Codec:
+def _modelled(target: Any) -> Codec:
+    from reactive_kafka.formats.models import model_for  # which imports pydantic
+
+    model = model_for(wanted(target))
+
     def encode(state: object) -> str:
         try:
             return _to_json(model.from_value(state))

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -22,7 +22,9 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.formats.wanted import name_of
 from reactive_kafka.handlers.signature import HandlerSpec, name_of_handler
 from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
-from reactive_kafka.spark.batches.function import SparkFunction
+
+if TYPE_CHECKING:
+    from reactive_kafka.spark.batches.function import SparkFunction
 
 COMMON = ("bootstrap_servers", "topic", "topics", "pattern", "assign", "group_id")  # in the channel's first line
 # Without effect on a channel whose batches run on Spark.

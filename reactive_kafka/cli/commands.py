@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
 from importlib import import_module
-from importlib.metadata import version
 from typing import Any
 
 import click
@@ -75,7 +74,7 @@ def _printable() -> Iterator[None]:
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
-@click.version_option(version("reactive-kafka"), package_name="reactive-kafka", message="reactive-kafka %(version)s")
+@click.version_option(package_name="reactive-kafka", message="reactive-kafka %(version)s")
 def commands() -> None:
     """Run async Kafka handlers that commit only what is done.
 

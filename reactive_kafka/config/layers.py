@@ -15,6 +15,7 @@ PREFIX = "REACTIVE_KAFKA__"
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _BRACE = re.compile(r"\$\{|\}")
 VARIABLE = "environment variable "
+PROFILE_VARIABLE = "REACTIVE_KAFKA_PROFILE"
 LineOf = Callable[[KeyPath], int | None]
 _IN_CAPITALS = "in capitals it names no exception: spell it as in Python, or name it in a file"
 _AS_SPELLED = "failure_routes"  # a table whose keys are the user's own names

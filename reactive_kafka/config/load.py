@@ -23,12 +23,10 @@ from reactive_kafka.config.client_properties import SIDES, Side
 from reactive_kafka.config.collect import Collected, Table, View, values_of
 from reactive_kafka.config.failures import FailureAssembly
 from reactive_kafka.config.layers import PREFIX, Origin, Problems, expanded, of_code, of_environment
-from reactive_kafka.config.microprofile.toml_text import toml_of
 from reactive_kafka.config.read import (
     FILE_VARIABLE,
     exposure_of,
     read_file,
-    read_properties,
     read_secret,
 )
 from reactive_kafka.config.schema import (
@@ -123,6 +121,9 @@ def read_settings(
 
 def toml_of_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
     """The TOML that an ``application.properties`` means, and the warnings in it; a ConfigError has all problems."""
+    from reactive_kafka.config.microprofile.files import read_properties
+    from reactive_kafka.config.microprofile.toml_text import toml_of
+
     outside = {name: value for name, value in environ.items() if not name.upper().startswith(PREFIX)}  # is of no file
     warnings = read_settings(path, environ=outside).checked().warnings
     meant, profiles = read_properties(path, outside)

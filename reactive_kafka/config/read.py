@@ -10,12 +10,8 @@ import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 from reactive_kafka.config.layers import Layer, of_mapping
-from reactive_kafka.config.microprofile.application import Meant, meant
-from reactive_kafka.config.microprofile.text import PropertiesError, entries
-from reactive_kafka.config.microprofile.values import Source, profiles_of
 from reactive_kafka.config.scan import (
     MOST_DEPTH,
     Lines,
@@ -33,7 +29,6 @@ MAX_FILE_BYTES = 1_048_576
 MAX_SECRET_BYTES = 65_536
 FILE_VARIABLE = "REACTIVE_KAFKA_CONFIG"
 PROPERTIES = ".properties"
-_PROFILE = re.compile(r"[\w.-]+")  # that a file can be named after
 _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)\Z")
 _TWICE = r'a backslash begins an escape: write two of them, as in "C:\\Users"'
 _LONG_NUMBER = re.compile(r"[0-9][0-9_]{4299,}")  # more digits than Python converts
@@ -47,6 +42,8 @@ def read_file(path: Path, environ: Mapping[str, str]) -> Layer:
         MissingExtraError: It is YAML, and there is no PyYAML.
     """
     if path.suffix.lower() == PROPERTIES:
+        from reactive_kafka.config.microprofile.files import read_properties
+
         return read_properties(path, environ)[0].layer
     data, lines = read_tables(path, "[kafka]", others=(PROPERTIES,))
     return of_mapping(str(path), data, lambda key_path: line_of(lines, key_path))
@@ -60,7 +57,7 @@ def read_tables(path: Path, example: str, *, others: tuple[str, ...] = ()) -> tu
     parse = _PARSERS.get(path.suffix.lower())
     if parse is None:
         raise ConfigError(f"{path}: unknown kind of file; expected one that ends in {', '.join((*_PARSERS, *others))}")
-    data, lines = parse(str(path), _text_of(path))
+    data, lines = parse(str(path), text_of(path))
     twice = {".".join(key): at for key, at in lines.items() if at[1:] and parse is not _parse_toml}
     if twice:  # the parsers of YAML and JSON would silently take the last; in TOML it is a list of tables
         raise ConfigError(*(f"{path}, line {at[1]}: {key} stands in line {at[0]} too" for key, at in twice.items()))
@@ -69,28 +66,7 @@ def read_tables(path: Path, example: str, *, others: tuple[str, ...] = ()) -> tu
     return data, lines
 
 
-def read_properties(path: Path, environ: Mapping[str, str]) -> tuple[Meant, tuple[str, ...]]:
-    """What an ``application.properties`` means, with the files of its profiles beside it; and the active profiles.
-
-    A ConfigError as above.
-    """
-    sources = [_source(path)]
-    profiles = profiles_of(environ, sources)
-    for profile in profiles if path.name == "application.properties" else ():
-        beside = path.parent / f"application-{profile}.properties"
-        if _PROFILE.fullmatch(profile) and beside.exists():
-            sources.append(_source(beside, profile))
-    return meant(sources, environ, profiles, uuid4().hex), profiles
-
-
-def _source(path: Path, profile: str | None = None) -> Source:
-    try:
-        return Source(str(path), entries(_text_of(path)), profile)
-    except PropertiesError as error:
-        raise ConfigError(f"{path}, line {error.line}: not a properties file: {error}") from None
-
-
-def _text_of(path: Path) -> str:
+def text_of(path: Path) -> str:
     """The text of a file of at most ``MAX_FILE_BYTES``; a ConfigError for what is not there, or no text."""
     try:
         with path.open("rb") as stream:

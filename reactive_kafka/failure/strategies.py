@@ -12,14 +12,14 @@ from reactive_kafka.errors import ConfigError, DataLossError, EncodeError
 from reactive_kafka.failure import headers
 from reactive_kafka.failure.decision import Decision, FailedRecord, FailureStrategy, Skip, Stop, Write
 from reactive_kafka.failure.headers import Past
-from reactive_kafka.formats import FormatError, encoder_for, is_event_type
+from reactive_kafka.formats import FormatError, is_event_type
+from reactive_kafka.formats.encoders import write_by_value
 from reactive_kafka.formats.names import load_strategy, made_strategy
 from reactive_kafka.records import Record
 from reactive_kafka.wire import fields_problem, topic_problem
 
 DEAD_LETTER_QUEUE, DELAYED_RETRY = "dead-letter-queue", "delayed-retry-topic"
 BUILT_IN = ("fail", "ignore", DEAD_LETTER_QUEUE, DELAYED_RETRY)
-_encode = encoder_for(None)  # bytes as they are, strings as UTF-8, everything else as JSON
 
 
 class Fail:
@@ -150,7 +150,7 @@ def check_replacement(channel: str, record: Record) -> None:
     if is_event_type(kind):
         why = f"its value is a {kind.__name__}: give it the event's data, and headers for its attributes"
         raise EncodeError(f"channel {channel!r}: nack's record cannot be written: {why}")
-    key, value = _encode(record.key), _encode(record.value)
+    key, value = write_by_value(record.key), write_by_value(record.value)
     pairs = tuple(record.headers) if isinstance(record.headers, Iterable) else record.headers
     problem = topic_problem(record.topic) if record.topic else None
     if problem := problem or fields_problem(value, key, pairs, record.partition, None):
@@ -169,8 +169,8 @@ def _content(failed: FailedRecord, topic: str) -> Write:
         return Write(topic=topic, value=failed.value, key=failed.key)
     return Write(
         topic=record.topic or topic,
-        value=_encode(record.value),
-        key=failed.key if record.key is None else _encode(record.key),
+        value=write_by_value(record.value),
+        key=failed.key if record.key is None else write_by_value(record.key),
         headers=tuple(record.headers),
         partition=record.partition,
         timestamp_ms=None if record.timestamp is None else int(record.timestamp.timestamp() * 1000),

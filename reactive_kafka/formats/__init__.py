@@ -5,7 +5,7 @@ from reactive_kafka.formats.cloudevents_read import RecordDecoder, event_of
 from reactive_kafka.formats.cloudevents_write import EventDefaults, EventRecord, EventWriter
 from reactive_kafka.formats.decoders import decoder_for, framed_decoder, record_decoder_for, refused_tombstone
 from reactive_kafka.formats.encoders import Encoder, encoder_for
-from reactive_kafka.formats.models import Decoder
+from reactive_kafka.formats.guarding import Decoder
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.objects import checker_for
 from reactive_kafka.formats.registered.schemas import Registered, SchemaMissing, Schemas

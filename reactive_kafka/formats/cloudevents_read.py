@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.cloudevents import OWN_NAMES, STRUCTURED, CloudEvent, checked, invalid, is_json, parse_time
 from reactive_kafka.formats.cloudevents_envelope import envelope_of
-from reactive_kafka.formats.models import Decoder
+from reactive_kafka.formats.guarding import Decoder
 from reactive_kafka.formats.names import EVENTS
 from reactive_kafka.formats.wanted import wanted
 from reactive_kafka.records import HeaderPairs

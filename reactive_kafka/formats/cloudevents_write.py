@@ -10,8 +10,6 @@ from datetime import UTC, datetime
 from typing import Any, Literal, NamedTuple
 from uuid import uuid4
 
-from pydantic_core import from_json, to_json
-
 from reactive_kafka.errors import EncodeError
 from reactive_kafka.formats.cloudevents import (
     JSON_TYPE,
@@ -28,7 +26,7 @@ from reactive_kafka.formats.cloudevents import (
     show_time,
 )
 from reactive_kafka.formats.cloudevents_read import CONTENT_TYPES, PREFIX, says_event
-from reactive_kafka.formats.encoders import Encoder
+from reactive_kafka.formats.encoders import Encoder, pydantic_json
 from reactive_kafka.formats.names import EVENTS, REGISTERED_FORMATS
 from reactive_kafka.records import HeaderPairs
 
@@ -103,7 +101,7 @@ class EventWriter:
         partition_key = attributes.get(PARTITION_KEY)
         key = None if partition_key is None else _in_header(partition_key).encode("utf-8")
         if is_structured:
-            envelope = to_json({name: _in_json(one) for name, one in attributes.items()})
+            envelope: bytes = pydantic_json().to_json({name: _in_json(one) for name, one in attributes.items()})
             member = b"" if encoded is None else self._member(data, encoded, attributes.get("datacontenttype"))
             return EventRecord(envelope[:-1] + member + b"}", (("content-type", ENVELOPE_TYPE), *others), key)
         pairs = [
@@ -171,13 +169,14 @@ class EventWriter:
             return _base64(encoded)
         if media is not None and is_json(media):
             try:
-                from_json(encoded, allow_inf_nan=False)
+                pydantic_json().from_json(encoded, allow_inf_nan=False)
             except ValueError:
                 why = f"its datacontenttype says JSON, and what was made of its data ({type(data).__name__}) is none"
                 raise self._refused(f'{why}: value_serializer = "json" writes JSON') from None
             return b',"data":' + encoded
         if isinstance(data, str) and self._serializer not in REGISTERED_FORMATS:
-            return b',"data":' + to_json(encoded.decode("utf-8"))
+            text: bytes = pydantic_json().to_json(encoded.decode("utf-8"))
+            return b',"data":' + text
         return _base64(encoded)
 
     def _refused(self, why: str) -> EncodeError:

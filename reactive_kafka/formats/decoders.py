@@ -8,11 +8,11 @@ from __future__ import annotations
 import struct
 import typing
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.cloudevents_read import Parts, RecordDecoder, record_decoder, value_decoder
-from reactive_kafka.formats.models import Decoder, Explain, guarded, model_for
+from reactive_kafka.formats.guarding import Decoder, Explain, Read, guarded
 from reactive_kafka.formats.names import (
     EVENTS,
     FLOATS,
@@ -22,10 +22,12 @@ from reactive_kafka.formats.names import (
     format_function,
     unusable,
 )
-from reactive_kafka.formats.quick_json import Read
 from reactive_kafka.formats.registered.codecs import registered_decoder
 from reactive_kafka.formats.registered.schemas import Registered, framed
 from reactive_kafka.formats.wanted import Wanted, is_union, wanted
+
+if TYPE_CHECKING:
+    from reactive_kafka.formats.models import Model
 
 _FLOATS = {4: struct.Struct(">f"), 8: struct.Struct(">d")}
 
@@ -94,7 +96,7 @@ def decoder_for(payload_type: object, deserializer: str | None, source: Register
     if name == "json":  # NaN and Infinity are read, because Python's json writes them; we never do
         if asked.base in _RAW:
             raise _contradiction(name, "what the JSON holds, never bytes", asked)
-        model = model_for(asked)
+        model = _model_for(asked)
         return guarded(model.from_json, asked, model.explain)
     if name not in _PLAIN:
         raise unusable(name)
@@ -133,7 +135,7 @@ def _typed(read: Read, asked: Wanted, gives: type) -> Decoder:
     """Read, and also validate where the annotation asks for more than the bare type that the format yields."""
     if not asked.constrained and asked.base in (Any, object, gives):
         return guarded(read, asked, explain_plain)
-    model = model_for(asked)
+    model = _model_for(asked)
 
     def read_and_validate(value: bytes) -> object:
         return model.from_value(read(value))
@@ -142,6 +144,12 @@ def _typed(read: Read, asked: Wanted, gives: type) -> Decoder:
         return explain_plain(error) if isinstance(error, UnicodeDecodeError) else model.explain(error)
 
     return guarded(read_and_validate, asked, explain_either)
+
+
+def _model_for(asked: Wanted) -> Model:
+    from reactive_kafka.formats.models import model_for  # which imports pydantic
+
+    return model_for(asked)
 
 
 def _function_decoder(path: str, asked: Wanted) -> Decoder:
@@ -164,7 +172,7 @@ def _function_decoder(path: str, asked: Wanted) -> Decoder:
 def _model_or_class(path: str, asked: Wanted) -> tuple[Callable[[Any], object], Explain]:
     """How the result of the function at *path* is checked: by isinstance for a class that no validator knows."""
     try:
-        model = model_for(asked)
+        model = _model_for(asked)
         return model.from_value, model.explain
     except FormatError:
         if not isinstance(asked.base, type):

@@ -9,9 +9,8 @@ import re
 import struct
 import sys
 from collections.abc import Callable
+from functools import cache
 from typing import Any
-
-from pydantic_core import PydanticSerializationError, from_json, to_json
 
 from reactive_kafka.errors import EncodeError
 from reactive_kafka.formats.names import EVENTS, FLOATS, INTEGERS, REGISTERED_FORMATS, format_function, unusable
@@ -41,8 +40,10 @@ def encoder_for(serializer: str | None, source: Registered | None = None) -> Enc
         FormatError: The format is unknown or cannot be imported, or its schema cannot be read.
         MissingExtraError: The format needs a package that is not installed.
     """
+    if serializer in (None, EVENTS, "json"):
+        pydantic_json()  # now, not with the first record
     if serializer in (None, EVENTS):
-        return _write_by_value
+        return write_by_value
     if ":" in serializer:
         return _function_writer(serializer)
     if serializer in REGISTERED_FORMATS and source is not None:
@@ -52,7 +53,16 @@ def encoder_for(serializer: str | None, source: Registered | None = None) -> Enc
     return _WRITERS[serializer]
 
 
-def _write_by_value(value: object) -> bytes | None:
+@cache
+def pydantic_json() -> Any:
+    """pydantic's core, which reads and writes JSON; imported with the first of it."""
+    import pydantic_core
+
+    return pydantic_core
+
+
+def write_by_value(value: object) -> bytes | None:
+    """Bytes as they are, text as UTF-8, and everything else as JSON; None is a tombstone."""
     if isinstance(value, bytes | bytearray | memoryview):
         return write_bytes(value)
     return write_text(value) if isinstance(value, str) else write_json(value)
@@ -68,10 +78,12 @@ def write_json(value: object) -> bytes | None:
     """
     if value is None:
         return None
+    data: bytes
     try:
-        data = to_json(value, fallback=_struct_as_builtins)
+        data = pydantic_json().to_json(value, fallback=_struct_as_builtins)
     except Exception as error:  # a property or serializer of the user's own may raise anything
-        known = _KNOWN.search(str(error)) if isinstance(error, PydanticSerializationError) else None
+        is_of_json = isinstance(error, pydantic_json().PydanticSerializationError)
+        known = _KNOWN.search(str(error)) if is_of_json else None
         # The whole text may quote the value.
         raise _not_json(value, known[0] if known else type(error).__name__) from error
     if (b"NaN" in data or b"Infinity" in data) and not _is_strict(data):
@@ -92,7 +104,7 @@ def _not_json(value: object, reason: str) -> EncodeError:
 
 def _is_strict(data: bytes) -> bool:
     try:
-        from_json(data, allow_inf_nan=False)
+        pydantic_json().from_json(data, allow_inf_nan=False)
     except ValueError:
         return False
     return True

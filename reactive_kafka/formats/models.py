@@ -2,7 +2,8 @@
 
 Where msgspec is installed it also reads what it reads as pydantic does, in half the time: :mod:`.quick_json`.
 Why bytes do not fit a type is told without quoting the record: no value, and no key that only the record has.
-:func:`guarded` is around every decoder.
+:func:`.guarding.guarded` is around every decoder. It is imported with the first type that needs it: pydantic is a
+quarter of what an application imports, and one whose handlers take bytes or text needs none of it.
 """
 
 from __future__ import annotations
@@ -21,13 +22,11 @@ from pydantic.errors import PydanticSchemaGenerationError, PydanticUndefinedAnno
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, SchemaError
 from pydantic_core.core_schema import ErrorType
 
-from reactive_kafka.errors import DecodeError, SchemaAwayError
+from reactive_kafka.errors import DecodeError
+from reactive_kafka.formats.guarding import Explain, Read
 from reactive_kafka.formats.names import FormatError
-from reactive_kafka.formats.quick_json import Read, parsed, quick_reader, quickly, struct_reader
-from reactive_kafka.formats.wanted import Wanted, parts_of
-
-Decoder = Callable[[bytes | None], object]
-Explain = Callable[[Exception], DecodeError]
+from reactive_kafka.formats.quick_json import parsed, quick_reader, quickly, struct_reader
+from reactive_kafka.formats.wanted import Wanted, has_struct
 
 _SHOWN = 3  # problems named in the text; the others are counted
 _PYDANTIC_TYPES = frozenset(typing.get_args(ErrorType))
@@ -46,32 +45,6 @@ _KNOWN = (
     "value_deserializer"
 )
 _JSON_NAMES = {dict: "an object", list: "an array"}
-
-
-def guarded(read: Read, wanted: Wanted, explain: Explain) -> Decoder:
-    """A decoder that calls *read* and raises only :class:`DecodeError`, SchemaAwayError, SystemExit and
-    KeyboardInterrupt.
-
-    The text of the DecodeError that *explain* makes never quotes the record; its ``__cause__``, if set, is kept.
-    """
-    refusal = wanted.tombstone_refusal
-
-    def decode(value: bytes | None) -> object:
-        if value is None:
-            if refusal is None:
-                return None
-            raise DecodeError(refusal)
-        try:
-            return read(value)
-        except (SystemExit, KeyboardInterrupt, SchemaAwayError):
-            raise  # that the process is to end, or a schema is still to come, is no statement about the record
-        except Exception as error:  # whatever user code raises, it means that this record does not fit
-            refused = explain(error)
-            raise refused from refused.__cause__
-        except BaseException as error:  # nothing here awaits, so even a CancelledError is user code's own
-            raise DecodeError(f"decoding it raised {type(error).__name__}") from error
-
-    return decode
 
 
 def explain_model(name: str, words: Iterable[str]) -> Explain:
@@ -194,14 +167,6 @@ def _msgspec_model(wanted: Wanted) -> Model:
     convert = partial(msgspec.convert, type=wanted.annotation)
     read = struct_reader(decoder.decode, partial(convert, str_keys=True))
     return Model(read, convert, explain_model(wanted.name, ()))
-
-
-def has_struct(annotation: Any) -> bool:
-    msgspec = sys.modules.get("msgspec")  # imported by now if there is any struct
-    return msgspec is not None and any(
-        isinstance(part, type) and typing.get_origin(part) is None and issubclass(part, msgspec.Struct)
-        for part in parts_of(annotation)
-    )
 
 
 def _plain_reader(kind: type[dict[Any, Any]] | type[list[Any]]) -> Read:

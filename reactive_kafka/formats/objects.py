@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, cast
 
-from pydantic import ConfigDict, TypeAdapter
-from pydantic.errors import PydanticUserError
-from pydantic_core import SchemaError
-
-from reactive_kafka.formats.models import Decoder, Explain, explain_model, guarded, model_for
+from reactive_kafka.formats.guarding import Decoder, Explain, guarded
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.wanted import Wanted, wanted
 
@@ -47,6 +43,12 @@ def _is_class(base: Any) -> bool:
 
 def _validator(asked: Wanted) -> tuple[Callable[[Any], object], Explain] | None:
     """The validator of a type; of classes that none knows, one that takes their instances only."""
+    from pydantic import ConfigDict, TypeAdapter
+    from pydantic.errors import PydanticUserError
+    from pydantic_core import SchemaError
+
+    from reactive_kafka.formats.models import explain_model, model_for
+
     try:
         model = model_for(asked)
     except FormatError:

@@ -20,8 +20,8 @@ from typing import Any
 from pydantic_core import from_json
 
 from reactive_kafka.errors import DecodeError
+from reactive_kafka.formats.guarding import Read
 
-Read = Callable[[bytes], object]
 Schema = Mapping[str, Any]
 
 _SHALLOW_BYTES = 400

@@ -9,7 +9,8 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter
 
-from reactive_kafka.formats.models import has_struct, portable
+from reactive_kafka.formats.models import portable
+from reactive_kafka.formats.wanted import has_struct
 
 Schema = dict[str, Any]
 _BY_NAME = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")

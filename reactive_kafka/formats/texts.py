@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from reactive_kafka.errors import DecodeError, text_of
 from reactive_kafka.formats.cloudevents_read import Content, Parts, record_decoder
 from reactive_kafka.formats.decoders import framed_decoder, record_decoder_for
-from reactive_kafka.formats.models import Decoder
+from reactive_kafka.formats.guarding import Decoder
 from reactive_kafka.formats.names import EVENTS
 from reactive_kafka.formats.registered.codecs import load_file, registered_decoder
 from reactive_kafka.formats.registered.schemas import Ask, ByGuid, ById, Registered, SchemaMissing, Schemas

@@ -7,10 +7,7 @@ import typing
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, Union
 
-from pydantic import Field
-
-from reactive_kafka.formats.models import has_struct
-from reactive_kafka.formats.wanted import is_union, wanted
+from reactive_kafka.formats.wanted import has_struct, is_union, wanted
 
 
 def kinds_of(annotation: Any) -> tuple[type, ...] | None:
@@ -47,6 +44,8 @@ def told_apart(annotations: Sequence[Any], *, are_objects: bool = False) -> Any:
             field = None if any(map(has_struct, classes)) else _discriminator(classes)
             if field is None:
                 return None
+            from pydantic import Field
+
             whole = Annotated[whole, Field(discriminator=field)]
         elif not _are_tagged(classes):
             return None

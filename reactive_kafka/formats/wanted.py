@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -64,6 +65,15 @@ def parts_of(annotation: Any) -> Iterator[Any]:
     yield annotation
     for argument in typing.get_args(annotation):
         yield from parts_of(argument)
+
+
+def has_struct(annotation: Any) -> bool:
+    """Whether it is a struct of msgspec's, or has one among its parts."""
+    msgspec = sys.modules.get("msgspec")  # imported by now if there is any struct
+    return msgspec is not None and any(
+        isinstance(part, type) and typing.get_origin(part) is None and issubclass(part, msgspec.Struct)
+        for part in parts_of(annotation)
+    )
 
 
 def is_union(annotation: Any) -> bool:

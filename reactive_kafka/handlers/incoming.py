@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.channel.functions import key_of
 from reactive_kafka.config.schema import IncomingSettings, MemorySettings
@@ -26,12 +26,13 @@ from reactive_kafka.formats import (
 )
 from reactive_kafka.formats.names import REGISTERED_FORMATS
 from reactive_kafka.formats.registered.schemas import KEY_HEADER, framed
-from reactive_kafka.formats.texts import text_source
 from reactive_kafka.handlers.matches import BranchSpec, Incoming, Match, Reading, in_order, is_chosen, reading_of
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.handlers.spec import IncomingSpec, KeyDecoder, check_ordering, if_used, registered, tried
 from reactive_kafka.records import RawRecord
-from reactive_kafka.spark.batches.function import SparkDecoration
+
+if TYPE_CHECKING:
+    from reactive_kafka.spark.batches.function import SparkDecoration
 
 BATCH_ROOM = 2
 """Batches that a channel, or each job on Spark, has room for if ``max_in_flight`` is not set: one runs, one fills."""
@@ -189,6 +190,8 @@ def _on_spark(match: Match, spark: SparkDecoration, incoming: IncomingSettings, 
     values, _ = registered(incoming, incoming.topics[0] if incoming.topics else "")
     reads, texts = incoming.value_deserializer if spark.needs_texts(incoming) else None, None
     if reads is not None:
+        from reactive_kafka.formats.texts import text_source
+
         texts = tried(match.who, problems, text_source, reads, values, incoming.cloud_events)
     planned = spark.planned(incoming, match.who, problems, texts)
     return IncomingSpec(incoming, None, None, None, spark=planned, schemas=if_used(values, reads))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, combinations
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.config.keys import INCOMING
 from reactive_kafka.config.schema import AckMode, IncomingSettings
@@ -15,8 +15,10 @@ from reactive_kafka.formats.wanted import name_of, wanted
 from reactive_kafka.handlers.middleware import Layers
 from reactive_kafka.handlers.signature import HandlerSpec, Shape
 from reactive_kafka.records import RawRecord
-from reactive_kafka.spark.batches.function import SparkDecoration
 from reactive_kafka.verdicts.message import Message
+
+if TYPE_CHECKING:
+    from reactive_kafka.spark.batches.function import SparkDecoration
 
 When = Callable[[Message[Any]], object]
 Kinds = tuple[type, ...]

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Hashable
 from dataclasses import dataclass, field
 from itertools import chain
 from types import FrameType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.config.schema import Settings
 from reactive_kafka.config.values import unknown_channel
@@ -39,7 +39,9 @@ from reactive_kafka.handlers.spec import (
     outgoing_spec,
     tried,
 )
-from reactive_kafka.spark.batches.function import SparkDecoration
+
+if TYPE_CHECKING:
+    from reactive_kafka.spark.batches.function import SparkDecoration
 
 Function = Callable[..., Any]
 

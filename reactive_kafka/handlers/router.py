@@ -18,7 +18,6 @@ from reactive_kafka.handlers.registry import Registry
 from reactive_kafka.outgoing.emitter import Emitter
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.spark.batches.function import SparkDecoration, check_spark_function
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.verdicts.message import Message
 
@@ -171,6 +170,8 @@ class Declarations(JobDecorators):
         Raises:
             ConfigError: An argument or the function's signature is wrong, or the channel has a Spark function already.
         """
+        from reactive_kafka.spark.batches.function import SparkDecoration, check_spark_function
+
         declared = self._decorating("spark", channel, given=configured)
         show_corrupt = shows_corrupt(channel, payload, corrupt)
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from reactive_kafka.channel.functions import MetadataReader, key_of
 from reactive_kafka.checkpoint.states import codec_for
@@ -33,7 +33,9 @@ from reactive_kafka.handlers.middleware import Middleware
 from reactive_kafka.handlers.signature import HandlerSpec
 from reactive_kafka.outgoing.outbox import Partitioner
 from reactive_kafka.records import RawRecord
-from reactive_kafka.spark.batches.function import SparkFunction
+
+if TYPE_CHECKING:
+    from reactive_kafka.spark.batches.function import SparkFunction
 
 T = TypeVar("T")
 KeyDecoder = Callable[[RawRecord], object]

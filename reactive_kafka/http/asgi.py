@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.applications import Starlette
 from starlette.datastructures import MutableHeaders
@@ -21,7 +21,9 @@ from reactive_kafka.http.scrapes import Scrapes
 from reactive_kafka.http.views import STYLE, channels_json, page, spark_json
 from reactive_kafka.observe.facts import AppFacts
 from reactive_kafka.observe.health import Health, Probe
-from reactive_kafka.observe.prometheus import Registry
+
+if TYPE_CHECKING:
+    from reactive_kafka.observe.prometheus import Registry
 
 _STYLE_HASH = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
 _HEADERS = {

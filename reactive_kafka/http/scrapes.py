@@ -6,12 +6,14 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import anyio
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from reactive_kafka.observe.prometheus import Registry, is_openmetrics, render, snapshot
+if TYPE_CHECKING:
+    from reactive_kafka.observe.prometheus import Registry
 
 PIECE_BYTES = 65_536
 MOST_TEXTS = 4
@@ -38,6 +40,8 @@ class Scrapes:
 
     async def answer(self, accept: str) -> Response:
         """The metrics at a time after this call, unless scrapers do not take what they have asked for."""
+        from reactive_kafka.observe.prometheus import is_openmetrics  # with the first scrape, not on the way to it
+
         begun, kind = self._begun, is_openmetrics(accept)
         self._asking += 1
         try:
@@ -51,6 +55,8 @@ class Scrapes:
         return _InPieces(text, self._is_sent)
 
     async def _make(self, accept: str) -> _Text:
+        from reactive_kafka.observe.prometheus import render, snapshot
+
         self._begun += 1
         number, families = self._begun, snapshot(self._registry())  # read here, on the loop
         return _Text(number, *await anyio.to_thread.run_sync(render, families, accept, limiter=self._thread))

@@ -11,7 +11,7 @@ from typing import Any
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.schema import MemorySettings
 from reactive_kafka.errors import ChannelClosedError, ConfigError, EncodeError, RejectedRecordError, describe
-from reactive_kafka.formats import encoder_for
+from reactive_kafka.formats.encoders import write_by_value
 from reactive_kafka.observe.events import ChannelFailed, Observer, Unwritten
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
 from reactive_kafka.outgoing.channel import OutgoingChannel
@@ -19,8 +19,6 @@ from reactive_kafka.outgoing.outbox import Gathering, Receipt
 from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, TopicPartition
 from reactive_kafka.wire import fields_problem
-
-_encode_key = encoder_for(None)
 
 
 class LeftError(ChannelClosedError):
@@ -105,7 +103,7 @@ class MemoryTarget:
         if at is not None and at.tzinfo is None:
             raise EncodeError(f"channel {self.name!r}: the record's timestamp {at} has no time zone")
         if key is not None and not isinstance(key, bytes):
-            key = _encode_key(key)
+            key = write_by_value(key)
         if problem := fields_problem(None, key, headers, None, None):
             raise RejectedRecordError(f"channel {self.name!r}: {problem}")
         return MemoryRecord(value.value, key, headers, now_ms if at is None else int(at.timestamp() * 1000))

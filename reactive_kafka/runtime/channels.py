@@ -32,10 +32,10 @@ from reactive_kafka.runtime.opening import reader_of, source_of_ranges, store_of
 from reactive_kafka.runtime.sources import Sources
 from reactive_kafka.runtime.spec import RunSpec
 from reactive_kafka.runtime.tracing import RunTracing
-from reactive_kafka.spark.batches.function import SparkFunction
 from reactive_kafka.tasks import Fails, HomeLoop, each, outcome_of, told_of
 
 if TYPE_CHECKING:
+    from reactive_kafka.spark.batches.function import SparkFunction
     from reactive_kafka.spark.channel.runner import SparkRunner
 
 

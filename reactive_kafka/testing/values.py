@@ -18,6 +18,7 @@ from reactive_kafka.formats import (
     encoder_for,
     is_event_type,
 )
+from reactive_kafka.formats.encoders import write_by_value
 from reactive_kafka.formats.names import REGISTERED_FORMATS
 from reactive_kafka.outgoing.schemas import once_known
 from reactive_kafka.records import HeaderPairs
@@ -48,7 +49,7 @@ def _encoder(app: App, settings: IncomingSettings | None, topic: str) -> Encoder
     format = None if settings is None else settings.value_deserializer
     if settings is None or format not in REGISTERED_FORMATS:
         is_named = format is not None and ":" not in format  # a user's function has no way back
-        plain = encoder_for(format if is_named else None)
+        plain = encoder_for(format) if is_named else write_by_value
         return lambda value: value if isinstance(value, bytes) else plain(value)
     schemas, schema = Schemas(settings.name), settings.schema
     channel = app.plan.incoming[settings.name]

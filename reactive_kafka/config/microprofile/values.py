@@ -9,11 +9,10 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from reactive_kafka.config.layers import VARIABLE, Origin
+from reactive_kafka.config.layers import PROFILE_VARIABLE, VARIABLE, Origin
 from reactive_kafka.config.microprofile.expressions import CannotExpand, Expression, Part, parsed
 from reactive_kafka.config.microprofile.text import Entry
 
-PROFILE_VARIABLE = "REACTIVE_KAFKA_PROFILE"
 LONGEST = 65_536
 """Characters that a value may have when its expressions are expanded."""
 _DEEPEST = 32

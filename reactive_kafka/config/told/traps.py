@@ -9,8 +9,7 @@ from pathlib import Path
 
 from reactive_kafka.config import keys
 from reactive_kafka.config.client_properties import SIDES
-from reactive_kafka.config.layers import PREFIX, VARIABLE
-from reactive_kafka.config.microprofile.values import PROFILE_VARIABLE
+from reactive_kafka.config.layers import PREFIX, PROFILE_VARIABLE, VARIABLE
 from reactive_kafka.config.read import FILE_VARIABLE
 from reactive_kafka.config.schema import IncomingSettings, Settings, subscription_of
 from reactive_kafka.config.values import did_you_mean

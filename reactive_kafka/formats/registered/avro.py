@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from reactive_kafka.errors import DecodeError, EncodeError, MissingExtraError
-from reactive_kafka.formats.models import Decoder, guarded, model_for
+from reactive_kafka.formats.guarding import Decoder, guarded
+from reactive_kafka.formats.models import model_for
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.registered.avro_limits import Types, has_weightless_items, is_deep, is_recursive
 from reactive_kafka.formats.registered.avro_types import schema_of_type

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from reactive_kafka.formats.models import Decoder
+from reactive_kafka.formats.guarding import Decoder
 from reactive_kafka.formats.registered.schemas import Registered
 from reactive_kafka.formats.wanted import Wanted
 

@@ -13,9 +13,9 @@ from pydantic_core import from_json
 
 from reactive_kafka.errors import DecodeError, EncodeError, MissingExtraError
 from reactive_kafka.formats.encoders import write_json
-from reactive_kafka.formats.models import Decoder, guarded, model_for
+from reactive_kafka.formats.guarding import Decoder, Read, guarded
+from reactive_kafka.formats.models import model_for
 from reactive_kafka.formats.names import FormatError
-from reactive_kafka.formats.quick_json import Read
 from reactive_kafka.formats.registered.members import named_models
 from reactive_kafka.formats.registered.plain import is_model, is_struct
 from reactive_kafka.formats.registered.schemas import (

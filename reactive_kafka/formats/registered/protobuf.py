@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats.models import Decoder, guarded, model_for
+from reactive_kafka.formats.guarding import Decoder, guarded
+from reactive_kafka.formats.models import model_for
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.registered.members import members_of, named_models
 from reactive_kafka.formats.registered.plain import plain_maker
