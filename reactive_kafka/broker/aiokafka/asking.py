@@ -18,6 +18,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.aiokafka.closing import cancel
 from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
+from reactive_kafka.broker.aiokafka.fetched.standing import Standing
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, our_keys, theirs, within
 from reactive_kafka.broker.aiokafka.topic_ids import TopicIdQuestion, topic_ids
 from reactive_kafka.errors import BrokerError, TransientBrokerError
@@ -114,11 +115,16 @@ class Sparing:
     The fetcher itself asks as fast as the broker answers (H15): a partition without a leader (its topic was deleted,
     its only replica's node is away) has it ask, look, and ask again, thousands of times a second, for as long as it is
     assigned. And *look* is shown what each of its fetches is answered with, before the fetcher sees that. Of a fetch
-    that says nothing new it sees no partition: each of them costs it more than the whole answer costs us.
+    that says nothing new it sees no partition: each of them costs it more than the whole answer costs us. And most of
+    those it does not see at all: the connection sends the fetch again by itself, where *fetcher* would do the same
+    (:class:`Standing`), for *stands_s* at most.
     """
 
-    def __init__(self, client: Any, look: Callable[[Any, Any], None], wait_s: float) -> None:
+    def __init__(
+        self, client: Any, look: Callable[[Any, Any], None], wait_s: float, fetcher: Any = None, stands_s: float = 0.0
+    ) -> None:
         self._client = client
+        self._fetcher, self._stands_s = fetcher, stands_s
         self._look = look
         self._lately_s = wait_s + ANSWERED_S
         self.cluster = client.cluster  # the fetcher reads it for each partition, each time that it looks for work
@@ -127,6 +133,7 @@ class Sparing:
         self._later: Future[bool] | None = None
         self._answered: dict[int, float] = {}  # node -> when it has answered a fetch last, by the loop's time
         self._last: dict[int, tuple[frozenset[Any], Repeated]] = {}  # node -> the partitions and offsets, and the fetch
+        self._standing: dict[int, Standing] = {}  # node -> the fetch that is on its way
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -138,12 +145,24 @@ class Sparing:
         asks = frozenset((topic, *one) for topic, partitions in request.topics for one in partitions)
         last, repeated = self._last.get(node_id, (None, None))
         if repeated is None or last != asks:
-            repeated = Repeated(request, _nothing_new)
+            repeated = Repeated(request, _nothing_new, lambda: self._stands(node_id, asks))
             self._last[node_id] = asks, repeated
+        self._standing.pop(node_id, None)
         answer = await self._client.send(node_id, repeated.request, **given)
         self._answered[node_id] = asyncio.get_running_loop().time()
         self._look(repeated.request, answer)
         return answer
+
+    def _stands(self, node_id: int, asks: frozenset[Any]) -> bool:
+        """Whether a fetch that has brought nothing may be sent again without the fetcher's knowledge."""
+        now = asyncio.get_running_loop().time()
+        self._answered[node_id] = now
+        if self._fetcher is None or self._last.get(node_id, (None,))[0] is not asks:
+            return False
+        standing = self._standing.get(node_id)
+        if standing is None:
+            standing = self._standing[node_id] = Standing(self._fetcher, node_id, asks, now + self._stands_s)
+        return standing.holds(now)
 
     def forget(self) -> None:
         """The fetcher is to see the next answers whole: what it knows of its partitions begins anew."""

@@ -44,6 +44,9 @@ from reactive_kafka.errors import (
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription
 
+STANDS_S = 10.0
+"""How long the client's fetcher may go without a look at answers with nothing."""
+
 
 class AiokafkaConsumer(Assignment):
     """A member of a group, or a static assignment."""
@@ -62,6 +65,8 @@ class AiokafkaConsumer(Assignment):
         self._joins = None if self.is_static else group_id
         self._properties = {**CONSUMER_DEFAULTS, **properties}
         self._fetch_wait_s = float(self._properties["fetch_max_wait_ms"]) / 1000
+        # What a request may take in all begins with the first time that it is sent.
+        self._stands_s = min(STANDS_S, float(self._properties.get("request_timeout_ms", 40_000)) / 4000)
         self._reader = Reader(self, self._properties.pop("max_unpacked_bytes", MOST_UNPACKED_BYTES))
         self._membership = Membership(self, self._joins, properties.get("group_instance_id"), self._reader.wake)
         self._patience: Patience | None = None  # with each client another one
@@ -81,7 +86,8 @@ class AiokafkaConsumer(Assignment):
         await connect(client, arguments, self.stop)
         if self._whole:
             await known_topics(client, self._subscription.topics, self.stop)
-        client._fetcher._client = Sparing(client._client, self._reader.answers.note, self._fetch_wait_s)
+        look, fetcher = self._reader.answers.note, client._fetcher
+        fetcher._client = Sparing(client._client, look, self._fetch_wait_s, fetcher, self._stands_s)
         self._reader.is_fast = has_expected_internals(client)
         self._client = client
         self._membership.listener = listener

@@ -126,6 +126,8 @@ class Patience(Reconnecting):
             waits_s = self._fetch_wait_s
             follows_after_s = self._slow_s if self._follows_leaders else inf
         watch = _Watch(self._client, connection, request, waits_s, silence_s, follows_after_s)
+        if (repeated := getattr(request, "repeated", None)) is not None:
+            repeated.sent_again = watch.begin
         try:
             response = await answer
         finally:
@@ -156,20 +158,27 @@ class _Watch:
 
     __slots__ = (
         "_began", "_client", "_connection", "_follows_after_s", "_progress", "_request", "_silence_s", "_since",
-        "_timer",
+        "_timer", "_waits_s",
     )  # fmt: skip
 
     def __init__(
         self, client: Any, connection: Any, request: Any, waits_s: float, silence_s: float, follows_after_s: float
     ) -> None:
         self._client, self._connection, self._request = client, connection, request
-        self._silence_s, self._follows_after_s = silence_s, follows_after_s
+        self._waits_s, self._silence_s, self._follows_after_s = waits_s, silence_s, follows_after_s
+        self._timer: asyncio.TimerHandle | None = None
+        self.begin()
+
+    def begin(self) -> None:
+        """It is sent, or sent again."""
+        self.cancel()
         self._began = self._since = time.monotonic()
         self._progress = self._stands()
-        self._again(waits_s)  # a node that has nothing to tell answers by then
+        self._again(self._waits_s)  # a node that has nothing to tell answers by then
 
     def cancel(self) -> None:
-        self._timer.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
 
     def _again(self, more_s: float = 0.0) -> None:
         wait_s = more_s + min(LOOK_S, self._silence_s / 4)

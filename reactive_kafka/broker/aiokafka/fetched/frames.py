@@ -15,7 +15,7 @@ from collections.abc import Callable
 from struct import Struct
 from typing import Any
 
-from aiokafka.conn import AIOKafkaConnection, AIOKafkaProtocol
+from aiokafka.conn import AIOKafkaConnection, AIOKafkaProtocol, CloseReason
 from aiokafka.protocol.fetch import FetchRequest
 
 from reactive_kafka.broker.aiokafka.fetched.answers import VERSIONS, fetched
@@ -105,7 +105,8 @@ class FrameProtocol(AIOKafkaProtocol, asyncio.BufferedProtocol):  # type: ignore
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
         self._frames = Frames()
-        self._waiter: Future[None] | None = None
+        self._connection: Callable[[], AIOKafkaConnection | None] = lambda: None
+        self._ended: Future[None] | None = None  # of the task that reads; it waits for nothing but the end
         self._over: BaseException | None = None
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -133,32 +134,38 @@ class FrameProtocol(AIOKafkaProtocol, asyncio.BufferedProtocol):  # type: ignore
         """How many bytes have come of the answer that is on its way."""
         return self._frames.begun
 
-    async def frame(self) -> bytes | bytearray:
-        """The next answer, without its length.
+    async def answers(self, connection: Callable[[], AIOKafkaConnection | None]) -> None:
+        """Give each answer to whoever waits for it, from now on as it comes; returns when the connection is gone.
 
         Raises:
             IncompleteReadError: The connection is closed, or the error that has closed it.
             ValueError: What comes is no Kafka.
         """
-        frames = self._frames
-        while not frames.whole:
-            if (why := frames.error or self._over) is not None:
-                raise why
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        return frames.whole.popleft()
+        self._connection, self._ended = connection, asyncio.get_running_loop().create_future()
+        self._look()
+        await self._ended
 
     def _ends(self, error: Exception | None) -> None:
         self._over = self._over or error or IncompleteReadError(b"", _LENGTH.size)
-        self._wake()
+        self._look()
 
     def _look(self) -> None:
-        if self._frames.whole or self._frames.error is not None:
-            self._wake()
-
-    def _wake(self) -> None:
-        if self._waiter is not None and not self._waiter.done():
-            self._waiter.set_result(None)
+        # At once, and not in a task that would have to be woken for each answer.
+        frames, ended = self._frames, self._ended
+        if ended is None or ended.done():
+            return
+        found = self._connection()
+        try:
+            while frames.whole and found is not None and found._reader is not None:
+                answer_from(found, frames.whole.popleft())
+            if (why := frames.error or self._over) is not None:
+                raise why
+        except Exception as error:
+            if not ended.done():
+                ended.set_exception(error)
+        else:
+            if found is None:
+                ended.set_result(None)
 
 
 async def read_frames(connection: Callable[[], AIOKafkaConnection | None]) -> None:
@@ -167,22 +174,35 @@ async def read_frames(connection: Callable[[], AIOKafkaConnection | None]) -> No
         return
     protocol = found._protocol
     del found
-    while True:
-        frame = await protocol.frame()
-        if (found := connection()) is None:
-            return
-        answer_from(found, frame)
-        del found
+    await protocol.answers(connection)
 
 
 def answer_from(connection: AIOKafkaConnection, frame: bytes | bytearray) -> None:
     """Give the answer to whoever waits for it."""
     number, request, answer = connection._requests[0]
-    is_fetched = number is not None and request.API_KEY == FetchRequest.API_KEY and request.API_VERSION in VERSIONS
-    if not is_fetched or answer.done() or len(frame) < _LENGTH.size or _LENGTH.unpack_from(frame)[0] != number:
+    kind = None if number is None else request.RESPONSE_TYPE
+    is_awaited = number is not None and not answer.done() and len(frame) >= _LENGTH.size
+    is_awaited = is_awaited and _LENGTH.unpack_from(frame)[0] == number
+    if is_awaited and isinstance(kind, Repeated) and kind.stands(memoryview(frame)):
+        _send_again(connection, kind)
+        return
+    if not (is_awaited and request.API_KEY == FetchRequest.API_KEY and request.API_VERSION in VERSIONS):
         connection._handle_frame(bytes(frame))
         return
-    kind, content = request.RESPONSE_TYPE, memoryview(frame)
+    content = memoryview(frame)
     answer.set_result(kind.fetched(content) if isinstance(kind, Repeated) else fetched(kind, content))
     connection._last_action = time.monotonic()
     connection._requests.popleft()
+
+
+def _send_again(connection: AIOKafkaConnection, repeated: Repeated) -> None:
+    """Send the request that was answered once more, for whoever waits for that answer, and has missed nothing."""
+    _, request, answer = connection._requests.popleft()
+    connection._last_action, number = time.monotonic(), connection._next_correlation_id()
+    connection._requests.append((number, request, answer))
+    try:
+        connection._writer.write(repeated.message(number, connection._client_id))
+    except (OSError, RuntimeError):  # uvloop raises the latter for a socket that is closed
+        connection.close(reason=CloseReason.CONNECTION_BROKEN)
+    else:
+        repeated.sent_again()

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from io import BytesIO
+from struct import Struct
 from typing import Any
 
 from reactive_kafka.broker.aiokafka.fetched.answers import HEADER_BYTES, fetched
+
+_NUMBER = Struct(">i")
+_NUMBER_AT = 8  # behind the length, the key and the version
 
 
 class Repeated:
     """A request that is sent again as it was: it is encoded once, and an answer of the same bytes is not decoded again.
 
     That is all that a channel asks while nothing is written. Each connection begins anew.
+
+    A request that *stands* is sent again as soon as it is answered so: who waits for the answer hears of the first one
+    that is another. It is asked each time.
     """
 
-    def __init__(self, request: Any, again: Callable[[Any], Any]) -> None:
+    def __init__(self, request: Any, again: Callable[[Any], Any], stands: Callable[[], bool] = lambda: False) -> None:
         self.request = request
+        request.repeated = self
+        self.sent_again: Callable[[], object] = lambda: None  # told each time that it is
+        self._stands = stands
         self._again = again  # what an answer is given as the next time; None: it is decoded the next time, too
         self._make, request.prepare = request.prepare, self._prepare
         self._versions: object = None
@@ -24,6 +34,7 @@ class Repeated:
         self._kind: Any = None
         self._bytes = b""
         self._answer: Any = None
+        self._message = bytearray()
 
     def _prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
         if versions is not self._versions:  # the connection's own object
@@ -32,6 +43,7 @@ class Repeated:
             asked.encode = lambda: content
             self._kind, asked.RESPONSE_TYPE = asked.RESPONSE_TYPE, self
             self._versions, self._asked, self._bytes = versions, asked, b""
+            self._message.clear()
         return self._asked
 
     def decode(self, data: BytesIO) -> Any:
@@ -43,6 +55,19 @@ class Repeated:
         """The answer to a fetch, as it comes off the connection."""
         content = frame[HEADER_BYTES:]
         return self._answer if self._is_known(content) else self._kept(fetched(self._kind, frame), content)
+
+    def stands(self, frame: memoryview) -> bool:
+        """Whether this is the last answer again, and the request is to be sent once more."""
+        return self._is_known(frame[HEADER_BYTES:]) and self._stands()
+
+    def message(self, number: int, client_id: str) -> bytes:
+        """The request as it goes over the connection, under another number."""
+        if not self._message:
+            header = self._asked.build_request_header(correlation_id=number, client_id=client_id).encode()
+            content = header + self._asked.encode()
+            self._message += _NUMBER.pack(len(content)) + content
+        _NUMBER.pack_into(self._message, _NUMBER_AT, number)
+        return bytes(self._message)
 
     def _is_known(self, content: bytes | memoryview) -> bool:
         return self._answer is not None and len(content) == len(self._bytes) and content == self._bytes

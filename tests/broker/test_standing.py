@@ -1,0 +1,237 @@
+"""Fetches that nothing answers to are sent again off the connection, for as long as the fetcher would do the same."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import aiokafka
+import pytest
+from aiokafka.cluster import ClusterMetadata
+from aiokafka.consumer.fetcher import Fetcher
+from aiokafka.consumer.subscription_state import SubscriptionState
+from aiokafka.protocol.fetch import FetchRequest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.broker.aiokafka.asking import Sparing, _nothing_new
+from reactive_kafka.broker.aiokafka.fetched.frames import answer_from
+from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
+from reactive_kafka.broker.aiokafka.fetched.standing import Standing
+from tests.broker.test_repeated import NOTHING, VERSIONS, answer, fetch
+
+ONE, OTHER = 1, 2  # nodes
+NUMBERS = range(4)
+
+
+class Cluster(ClusterMetadata):  # type: ignore[misc]
+    """Leaders as told; aiokafka's, but for where it has them from."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.leaders = dict.fromkeys(NUMBERS, ONE)
+        self._last_successful_refresh_ms = 1
+
+    def leader_for_partition(self, partition: Any) -> int | None:
+        return self.leaders[partition.partition]
+
+    def moves(self, number: int, node: int) -> None:
+        self.leaders[number] = node
+        self._last_successful_refresh_ms += 1
+
+
+class Ground:
+    """aiokafka's fetcher without its task, with partitions 0 to 3 of one topic, of which it reads from 7 on."""
+
+    def __init__(self) -> None:
+        self.cluster = Cluster()
+        self.subscriptions = SubscriptionState()
+        self.subscriptions.assign_from_user([aiokafka.TopicPartition("orders", number) for number in NUMBERS])
+        self.fetcher: Any = Fetcher.__new__(Fetcher)
+        self.fetcher.__dict__.update(
+            _client=SimpleNamespace(cluster=self.cluster), _subscriptions=self.subscriptions, _records={},
+            _in_flight=set(), _preferred_read_replica={}, _client_rack=None, _max_partition_fetch_bytes=9,
+            _fetch_max_wait_ms=500, _fetch_min_bytes=1, _fetch_max_bytes=99, _isolation_level=0, _fetcher_timeout=5,
+        )  # fmt: skip
+        for number in NUMBERS:
+            self.state(number).seek(7)
+
+    @property
+    def assignment(self) -> Any:
+        return self.subscriptions.subscription.assignment
+
+    def state(self, number: int) -> Any:
+        return self.assignment.state_value(aiokafka.TopicPartition("orders", number))
+
+    def asks(self) -> frozenset[Any]:
+        """What the fetcher would ask the node for now."""
+        requests = dict(self.fetcher._get_actions_per_node(self.assignment)[0])
+        topics = requests[ONE].topics if ONE in requests else []
+        return frozenset((topic, *one) for topic, partitions in topics for one in partitions)
+
+    def wants_metadata(self) -> bool:
+        return bool(self.fetcher._get_actions_per_node(self.assignment)[3])
+
+
+Change = Callable[[Ground, int], object]
+CHANGES: dict[str, Change] = {
+    "pause": lambda ground, number: ground.state(number).pause(),
+    "resume": lambda ground, number: ground.state(number).resume(),
+    "seek": lambda ground, number: ground.state(number).seek(9),
+    "back": lambda ground, number: ground.state(number).seek(7),
+    "reset": lambda ground, number: ground.state(number).await_reset(1),
+    "away": lambda ground, number: ground.cluster.moves(number, OTHER),
+    "no leader": lambda ground, number: ground.cluster.moves(number, -1),
+    "no change": lambda ground, number: None,
+    "here": lambda ground, number: ground.cluster.moves(number, ONE),
+}
+STEPS = st.lists(st.tuples(st.sampled_from(sorted(CHANGES)), st.sampled_from(NUMBERS)), max_size=6)
+
+
+@given(before=STEPS, then=STEPS)
+def test_what_stands_is_what_the_fetcher_would_ask_for(
+    before: list[tuple[str, int]], then: list[tuple[str, int]]
+) -> None:
+    async def story() -> None:
+        ground = Ground()
+        for change, number in before:
+            CHANGES[change](ground, number)
+        asks = ground.asks()
+        standing = Standing(ground.fetcher, ONE, asks, until=10.0)
+        for change, number in [*then, ("no change", 0)]:
+            if asks and standing.holds(1.0):
+                assert ground.asks() == asks
+                assert not ground.wants_metadata()
+            CHANGES[change](ground, number)
+
+    asyncio.run(story())
+
+
+async def test_it_ends_with_its_time_the_assignment_more_partitions_and_a_rack() -> None:
+    ground = Ground()
+    standing = Standing(ground.fetcher, ONE, ground.asks(), until=10.0)
+    assert standing.holds(9.9)
+    assert not standing.holds(10.0)
+    assignment = ground.assignment
+    assignment._topic_partitions |= {aiokafka.TopicPartition("orders", 9)}
+    assert not standing.holds(1.0)
+    ground = Ground()
+    standing = Standing(ground.fetcher, ONE, ground.asks(), until=10.0)
+    assignment, asks = ground.assignment, ground.asks()
+    ground.subscriptions.assign_from_user([aiokafka.TopicPartition("orders", 0)])
+    assert not assignment.active
+    assert not standing.holds(1.0)
+    ground = Ground()
+    ground.fetcher._client_rack = "a"
+    assert not Standing(ground.fetcher, ONE, asks, until=10.0).holds(1.0)
+
+
+async def test_a_partition_that_was_left_out_for_its_records_is_asked_for_next() -> None:
+    ground = Ground()
+    asks = frozenset(one for one in ground.asks() if one[1] != 3)
+    assert not Standing(ground.fetcher, ONE, asks, until=10.0).holds(1.0)
+
+
+class Connection:
+    """What :func:`answer_from` uses of aiokafka's: the requests that wait, and what is written."""
+
+    _client_id = "me"
+
+    def __init__(self, asked: Any, error: Exception | None = None) -> None:
+        self.answer = asyncio.get_running_loop().create_future()
+        self._requests = deque([(1, asked, self.answer)])
+        self.written: list[bytes] = []
+        self.error, self.closed = error, False
+        self._writer = SimpleNamespace(write=self.write)
+        self._number = 1
+
+    def write(self, data: bytes) -> None:
+        if self.error is not None:
+            raise self.error
+        self.written.append(data)
+
+    def _next_correlation_id(self) -> int:
+        self._number += 1
+        return self._number
+
+    def close(self, reason: Any) -> None:
+        self.closed = True
+
+    def _handle_frame(self, frame: bytes) -> None:
+        self._requests.popleft()
+        self.answer.set_result(frame)
+
+
+def framed(number: int, content: bytes) -> bytes:
+    return number.to_bytes(4, "big") + content
+
+
+async def test_it_is_sent_under_the_next_number_until_it_does_not_stand_any_more() -> None:
+    stands, again = [True, True, False], list[int]()
+    repeated = Repeated(fetch(), _nothing_new, lambda: stands.pop(0))
+    repeated.sent_again = lambda: again.append(1)
+    content, asked = answer(fetch(), NOTHING, NOTHING), repeated.request.prepare(VERSIONS)
+    repeated.fetched(memoryview(framed(0, content)))  # so that it is known
+    connection: Any = Connection(asked)
+    connection._requests.append((7, None, None))  # of somebody else: the answers come in the order of the requests
+    answer_from(connection, framed(1, content))
+    assert [number for number, *_ in connection._requests] == [7, 2]
+    connection._requests.popleft()
+    answer_from(connection, framed(2, content))
+    assert [number for number, *_ in connection._requests] == [3]
+    assert not connection.answer.done()
+    assert len(again) == 2
+    for number, written in enumerate(connection.written, 2):
+        header = asked.build_request_header(correlation_id=number, client_id="me").encode()
+        wanted = header + fetch().prepare(VERSIONS).encode()
+        assert written == len(wanted).to_bytes(4, "big") + wanted
+    answer_from(connection, framed(3, content))
+    assert connection.answer.result() == framed(3, content)
+    assert not connection._requests
+    assert not stands
+
+
+async def test_records_reach_who_waits() -> None:
+    repeated = Repeated(fetch(), _nothing_new, lambda: True)
+    nothing, asked = answer(fetch(), NOTHING, NOTHING), repeated.request.prepare(VERSIONS)
+    repeated.fetched(memoryview(framed(0, nothing)))
+    connection: Any = Connection(asked)
+    answer_from(connection, framed(1, nothing))
+    assert not connection.answer.done()
+    some = answer(fetch(), NOTHING, (0, 8, 8, 0, [], -1, b"x" * 70))
+    answer_from(connection, framed(2, some))
+    assert connection.answer.result() == framed(2, some)
+
+
+@pytest.mark.parametrize("error", [BrokenPipeError(), RuntimeError("uvloop: the handler is closed")])
+async def test_a_connection_that_takes_it_no_more_is_closed(error: Exception) -> None:
+    repeated = Repeated(fetch(), _nothing_new, lambda: True)
+    content, asked = answer(fetch(), NOTHING, NOTHING), repeated.request.prepare(VERSIONS)
+    repeated.fetched(memoryview(framed(0, content)))
+    connection: Any = Connection(asked, error)
+    answer_from(connection, framed(1, content))
+    assert connection.closed
+    assert [one[2] for one in connection._requests] == [connection.answer]  # close() tells whoever waits
+
+
+async def test_a_node_that_answers_is_known_to_while_a_fetch_stands_and_a_seek_ends_it() -> None:
+    ground, sent = Ground(), list[Any]()
+    offsets = [(number, 7, 9) for number in NUMBERS]
+
+    class Client:
+        cluster = ground.cluster
+
+        async def send(self, node_id: int, request: FetchRequest, **_: Any) -> Any:
+            sent.append(request)
+            return SimpleNamespace(topics=[])
+
+    sparing = Sparing(Client(), lambda *_: None, 0.5, ground.fetcher, 10.0)
+    await sparing.send(ONE, FetchRequest(500, 1, 99, 0, [("orders", offsets)]))
+    sparing._answered.clear()
+    assert sent[0].repeated._stands()
+    assert sparing.was_answered(ONE)
+    sparing.forget()
+    assert not sent[0].repeated._stands()
