@@ -35,8 +35,7 @@ from reactive_kafka.verdicts.hook import DeliveryHook, NoHook, SharedHook
 from reactive_kafka.verdicts.nack import VerdictParts
 
 LOOKED_AT = 100  # partitions at each look, ten times a second: a thousand would cost a twentieth of a core
-MOST_ERRORS = 3
-"""Of a channel's clients, named in one reason."""
+MOST_ERRORS = 3  # of a channel's clients, named in one reason
 
 
 class ChannelSession:
@@ -88,7 +87,7 @@ class ChannelSession:
             acknowledger=self.acknowledger, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
             commits=totals.commits, history=totals.history, resume=totals.resume, times=totals.times,
             held_back=self._held_back, received=totals.received, keeps_plans=spec.keeps_plans,
-            hook=self.hook,
+            hook=self.hook, holds=self.guard.begin,
         )  # fmt: skip
         for role in roles(settings, spec.strategy, spec.hooks):
             clients.append(ChannelConsumer(role, shared, signals))
@@ -146,6 +145,7 @@ class ChannelSession:
             self._totals.resume.update({one.partition: one.outside_plans(one.safe) for one in left})
         async with AsyncExitStack() as steps:  # each is taken, whatever those before it have raised
             steps.callback(self.arrival.set)
+            steps.callback(self.guard.end)
             steps.callback(self.workers.close)
             steps.callback(self.lanes.close)
             steps.callback(self.acknowledger.skips.tell)
@@ -176,7 +176,7 @@ class ChannelSession:
 
     def look(self) -> None:
         """Let go of what was settled lately, by whomever: it is timed then; of many partitions in turns."""
-        trackers = self.clients.holding()
+        trackers = [] if self.guard.is_resting else self.clients.holding()
         first = self._looked_at if self._looked_at < len(trackers) else 0
         self._looked_at = first + LOOKED_AT
         for tracker in trackers[first : self._looked_at]:

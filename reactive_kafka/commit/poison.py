@@ -86,6 +86,17 @@ class PoisonWatch:
         self._reported: set[Poison] = set()
         self.current: tuple[Poison, ...] = ()
 
+    def begin(self, now: float) -> None:
+        """Something is to be watched from now on, where nothing was: time counts as if this were a look."""
+        self._expected = now + LOOK_S if self._max_age_s else None
+
+    def rest(self) -> bool:
+        """Where nothing is in flight: whether nothing needs a look before :meth:`begin`; none is expected then."""
+        if self._reported:
+            return False
+        self._expected = None
+        return True
+
     def look(self, trackers: Iterable[OffsetTracker], now: float) -> list[Poison]:
         """What is overdue at *now* and was not reported before: what a rebalance has put out of sight is not new."""
         if not self._max_age_s:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from reactive_kafka.commit.poison import Poison, PoisonWatch
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -26,7 +26,7 @@ class PoisonGuard:
         workers: Workers,
         dead_letter: Callable[[Delivery, BaseException], object],
         trackers: Callable[[], Iterable[OffsetTracker]],
-        all_trackers: Callable[[], Iterable[OffsetTracker]],
+        all_trackers: Callable[[], Collection[OffsetTracker]],
         is_over: Callable[[], bool],
     ) -> None:
         self._settings = settings = parts.settings
@@ -38,6 +38,7 @@ class PoisonGuard:
         self._is_over = is_over  # whether the channel has failed or is closed
         self.watch = PoisonWatch(settings.unprocessed_record_max_age_s)
         self.at_failure: tuple[PoisonFacts, ...] = ()  # the record that the channel has failed for, as it was then
+        self._has_begun, self.is_resting = asyncio.Event(), False
         self._fatal: list[Poison] = []  # what the channel has failed for
         self._interrupted: list[Delivery] = []  # what their handlers had
 
@@ -47,8 +48,9 @@ class PoisonGuard:
         return bool(self._settings.unprocessed_record_max_age_s) and self._settings.commit_strategy != "ignore"
 
     async def run(self) -> None:
-        """Look often enough to find every poison record within a second of its limit."""
+        """Look often enough to find every poison record within a second of its limit; not while there is no record."""
         while not self._is_over():
+            self._has_begun.clear()
             now = self._parts.clock.monotonic()
             for poison in self.watch.look(self._trackers(), now):
                 self._found(poison, now)
@@ -59,8 +61,25 @@ class PoisonGuard:
                 event = PoisonSettled(channel=self._settings.name, partition=where, offset=poison.offset, age_s=age_s)
                 self._parts.observer.on(event)
                 self._parts.progress()
-            due = self.watch.next_look(self._all_trackers(), now)
-            await asyncio.sleep(max(0.001, (due or now) - now))
+            held = self._all_trackers()
+            due = self.watch.next_look(held, now)
+            if held or not self.watch.rest():
+                await asyncio.sleep(max(0.001, (due or now) - now))
+            else:
+                self.is_resting = True
+                await self._has_begun.wait()
+                self.is_resting = False
+
+    def begin(self) -> None:
+        """A partition begins to hold records: looks begin again, if they have rested."""
+        if self.is_resting and not self._has_begun.is_set():
+            self.watch.begin(self._parts.clock.monotonic())
+        self._has_begun.set()
+
+    def end(self) -> None:
+        """Look no more: the session is over."""
+        self._is_over = lambda: True
+        self._has_begun.set()
 
     def held_back(self) -> set[TopicPartition]:
         """The partitions that are not fetched any further, for they have a poison record."""

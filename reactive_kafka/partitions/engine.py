@@ -18,7 +18,7 @@ from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import CommitRefusedError, CommitStrategyError, NotOwnerError, describe
-from reactive_kafka.partitions.partition import Partition
+from reactive_kafka.partitions.partition import Partition, rests
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -109,7 +109,7 @@ class CommitEngine:
         due, repeated = list[PendingCommit](), set[TopicPartition]()
         for one in self.table:
             tracker = one.live
-            if tracker is None:
+            if tracker is None or (rests(one) and tracker not in wanted):
                 continue
             ends = is_last and (going is None or one.id in going)
             if one.unknown and one.unknown.is_due(now, is_last=ends):

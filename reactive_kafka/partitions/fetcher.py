@@ -252,12 +252,12 @@ class Fetcher:
             return
         first = tracker.deliver(offsets, chunk.next_offset)
         if not isinstance(records, range):  # of offsets, which executors read
-            if tracker.ages is None:
-                tracker.ages = Ages(self._parts.times, self._clock)
+            tracker.ages = tracker.ages or Ages(self._parts.times, self._clock)
             tracker.ages.came(first, records)
         if not one.holds:
             one.holds = True
             self._holding.append(one)
+            self._parts.holds()
         self._brought += len(records)
         self._parts.received(chunk.partition, len(records))
         delay_ms = self.delayed.delays.get(chunk.partition.topic)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import Enum
 
-from reactive_kafka.commit.metadata.pending import MetadataPolicy, OffsetMetadata, PendingCommit
+from reactive_kafka.commit.metadata.pending import MetadataPolicy, OffsetMetadata, PendingCommit, may_be_due
 from reactive_kafka.commit.tracker import OffsetTracker, UnknownCommits
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.partitions.start import Where
@@ -237,3 +237,11 @@ class Partition:
 def is_done(one: Partition) -> bool:
     """Whether what is to be read of a partition has an end, has been read, and is settled."""
     return one.is_read_out and one.tracker is not None and one.tracker.safe >= one.tracker.position
+
+
+def rests(one: Partition) -> bool:
+    """Whether nothing of it can be due: all that has come is settled and stored, with what stands beside it."""
+    tracker = one.live
+    if tracker is None or tracker.flags or tracker.position != tracker.uncommitted_from or one.unknown:
+        return False
+    return not may_be_due(one.metadata, tracker)

@@ -69,4 +69,5 @@ class ClientParts:
     held_back: Callable[[], Iterable[TopicPartition]]  # not to be fetched, whatever room there is
     received: Callable[[TopicPartition, int], None]  # counts records that came from a partition
     hook: DeliveryHook  # the channel's checkpoint store
+    holds: Callable[[], None]  # a partition that held no record has got some
     keeps_plans: bool = False  # ranges that an earlier owner has planned are handled as planned

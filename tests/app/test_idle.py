@@ -18,8 +18,8 @@ from tests.app.helpers import Recorder, in_virtual_time, inside, make_app, make_
 
 IDLE_S = 60
 TICKS_S = 10.0  # of the loop's lag, for the whole application
-PER_CHANNEL = 2.8
-"""Timers a second: one for poison, the rest for polls, checks and commits."""
+PER_CHANNEL = 1.8
+"""Timers a second, for polls, checks and commits."""
 
 
 @contextmanager

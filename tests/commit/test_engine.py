@@ -10,6 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from reactive_kafka.commit.tracker import REPEAT_AFTER_S, OffsetTracker
 from reactive_kafka.partitions.engine import CommitRequest
+from reactive_kafka.partitions.partition import rests
 from reactive_kafka.records import Committed, TopicPartition
 from tests.partitions.engines import CommitEngine
 
@@ -576,6 +577,16 @@ class GroupModel(RuleBasedStateMachine):
             return
         tracker = self.engine.trackers[A]
         assert tracker.committed is None or (self.stored is not None and tracker.committed <= self.stored)
+
+    @invariant()
+    def what_rests_has_nothing_that_could_be_due(self) -> None:
+        one = self.engine.table.get(A) if hasattr(self, "engine") else None
+        if one is None or one.live is None or not rests(one):
+            return
+        assert self.engine.reached(one.live) <= one.live.uncommitted_from
+        assert not one.unknown
+        assert not one.metadata.lost_plans
+        assert one.restated(one.live) is None
 
     def teardown(self) -> None:
         """However it went, with a broker that answers everything settled gets committed."""

@@ -68,6 +68,32 @@ def test_a_record_that_waits_for_a_handler_does_not_age() -> None:
     assert watch.current == ()
 
 
+def test_after_rest_a_record_is_overdue_at_its_limit_and_time_that_was_lost_since_does_not_count() -> None:
+    for lost_s in (0.0, 50.0):
+        watch = PoisonWatch(LIMIT_S)
+        watch.look([], 10.0)
+        watch.next_look([], 10.0)
+        assert watch.rest()
+        watch.begin(500.0)
+        tracker = tracker_with([500.0])
+        now = 500.0 + LOOK_S + lost_s
+        while not found(watch, tracker, now):
+            later = watch.next_look([tracker], now)
+            assert later is not None
+            now = later
+        assert now == 560.0 + lost_s
+
+
+def test_there_is_no_rest_before_what_was_reported_has_settled() -> None:
+    watch, tracker = PoisonWatch(LIMIT_S), tracker_with([0.0])
+    assert found(watch, tracker, 60.0) == [100]
+    assert not watch.rest()
+    tracker.settle(0)
+    assert not watch.rest()
+    assert len(watch.settled()) == 1
+    assert watch.rest()
+
+
 def test_a_nacked_record_is_not_poison() -> None:
     watch, tracker = PoisonWatch(LIMIT_S), tracker_with([0.0])
     tracker.nack(0)

@@ -257,3 +257,8 @@ def last_before(tracker: OffsetTracker, position: int) -> int:
     arrival, offset = runs[at]
     ends = runs[at + 1][0] if at + 1 < len(runs) else tracker.base + len(tracker.flags)
     return min(position, offset + ends - arrival) - 1
+
+
+def may_be_due(metadata: OffsetMetadata, tracker: OffsetTracker) -> bool:
+    """Whether it takes a closer look to say that nothing is to be committed where no position has moved."""
+    return metadata.lost_plans or metadata._policy.keeps_acks or tracker.texts.has_acked
