@@ -45,5 +45,6 @@ class Standing:
             and assignment.tps is self._partitions
             and self._cluster._last_successful_refresh_ms == self._known_ms
             and all(not state._paused and state._position == offset for state, offset in self._asked)
-            and all(state._paused for state in self._paused)
+            # A paused one whose position is to be found anew has the fetcher look, whether it asks for it or not.
+            and all(state._paused and state._position is not None for state in self._paused)
         )
