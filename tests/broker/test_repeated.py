@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import concurrent.futures
+import gc
 from collections import deque
 from collections.abc import Callable
 from io import BytesIO
@@ -119,14 +120,29 @@ async def test_the_fetcher_sees_partitions_again_after_a_seek_and_where_it_asks_
     node, looks = Node(), list[int]()
     sparing = Sparing(node, lambda request, said: looks.append(len(said.topics)), 0.5)
     assert not sparing.was_answered(1)
-    seen = [len((await sparing.send(1, fetch())).topics) for _ in range(3)]
-    assert seen == looks == [1, 0, 0]
-    assert len(set(map(id, node.sent))) == 1
+    seen = [len((await sparing.send(1, fetch())).topics) for _ in range(4)]
+    assert seen == looks == [1, 1, 0, 0]
+    assert len(set(map(id, node.sent[1:]))) == 1
     assert sparing.was_answered(1)
     assert not sparing.was_answered(2)
     sparing.forget()
-    seen = [len((await sparing.send(1, fetch())).topics) for _ in range(2)]
-    assert seen == [1, 0]
+    seen = [len((await sparing.send(1, fetch())).topics) for _ in range(3)]
+    assert seen == [1, 1, 0]
     assert len((await sparing.send(1, fetch(8))).topics) == 1
     assert len((await sparing.send(1, fetch(7))).topics) == 1
     assert len((await sparing.send(2, fetch(7))).topics) == 1  # another node
+
+
+async def test_fetches_that_bring_records_leave_nothing_to_the_garbage_collector() -> None:
+    node, seen = Node(), list[int]()
+    sparing = Sparing(node, lambda request, said: seen.append(request.topics[0][1][0][1]), 0.5)
+    gc.collect()
+    gc.disable()
+    try:
+        for offset in range(100):
+            await sparing.send(1, fetch(offset))
+        node.sent.clear()
+        assert gc.collect() == 0
+    finally:
+        gc.enable()
+    assert seen == list(range(100))
