@@ -205,3 +205,12 @@ def test_answers_of_any_length_come_over_either_loop(loop: Callable[[], asyncio.
 
         with asyncio.Runner(loop_factory=loop) as runner:
             assert len(runner.run(asks(stream_of([answer]))).api_versions) == keys
+
+
+async def test_the_memory_of_an_answer_is_let_go_of_when_the_next_one_is_there() -> None:
+    """Not before: its pages would go back to the system, and the next large answer would pay for new ones."""
+    answer = pack(">ihi", 2, 0, 2_000) + b"".join(pack(">hhh", key, 0, 1) for key in range(2_000))
+    async with Node(stream_of([answer])) as connection:
+        before = connection._protocol._last
+        await connection.send(ApiVersionRequest())
+        assert before != connection._protocol._last == answer
