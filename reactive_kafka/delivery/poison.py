@@ -78,7 +78,7 @@ class PoisonGuard:
 
     def end(self) -> None:
         """Look no more: the session is over."""
-        self._is_over = lambda: True
+        self._is_over = lambda: True  # the channel itself may go on, with another session
         self._has_begun.set()
 
     def held_back(self) -> set[TopicPartition]:

@@ -23,8 +23,8 @@ from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
 
 SMALL_BYTES = 4 << 10
 """Most answers are no longer, those to fetches too where few records come at a time: they are read in one piece. What
-is longer gets memory of its own, and waits for another turn of the loop. Each connection has so much; a channel has
-three, so that 16 KB would be 5 MB with 100 channels."""
+is longer gets memory of its own, and waits for another turn of the loop. Each connection has so much, and each channel
+four connections: of 100 channels 16 KB would be 6 MB."""
 
 AT_ONCE_BYTES = 8 << 20
 """Memory for an answer is made as it comes, beyond this: a length may be anything where no Kafka answers."""
@@ -166,7 +166,7 @@ class FrameProtocol(AIOKafkaProtocol, asyncio.BufferedProtocol):  # type: ignore
             if (why := frames.error or self._over) is not None:
                 raise why
         except Exception as error:
-            if not ended.done():
+            if not ended.done():  # else the connection was closed meanwhile, which has told all that wait
                 ended.set_exception(error)
         else:
             if found is None:

@@ -21,7 +21,7 @@ from reactive_kafka.broker.client import Chunk, Poll
 from reactive_kafka.errors import BrokerError, CorruptRecordError, OffsetOutOfRangeError
 from reactive_kafka.records import TopicPartition
 
-SOME = 8
+SOME = 8  # of the partitions whose records came last, for a look at when those came
 MOST_UNPACKED_BYTES = 256 << 20  # where nobody has said how much
 
 
