@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import aiokafka.errors as kafka_errors
+from aiokafka.client import ConnectionGroup
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest_v3
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
@@ -20,6 +21,7 @@ from reactive_kafka.errors import (
     BrokerError,
     FatalBrokerError,
     MetadataTooLargeError,
+    NotOwnerError,
     OutcomeUnknownError,
     TransientBrokerError,
 )
@@ -169,10 +171,10 @@ async def commit(
     coordinator = _coordinator(consumer, group_id)
     member = NO_MEMBER if consumer.is_static else (coordinator.member_id, generation)
     consumer.check_owner(offsets, generation)
-    await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
     has_begun = False
     for part in parts_of(coordinator.group_id, offsets):
         try:
+            await _turn(coordinator, "commit")
             consumer.check_owner(part, generation)  # again: what was awaited took its time
             response = await _answer(coordinator, commit_request(coordinator.group_id, member, part), "commit")
             _raise_errors(coordinator, response, is_member=member != NO_MEMBER)
@@ -193,8 +195,8 @@ async def commit_in(
     """Have positions take part in a transaction; what the requests name, and what is checked, is as in a commit."""
     coordinator = _coordinator(consumer, group_id)
     consumer.check_owner(offsets, generation)
-    await within(CALL_DEADLINE_S, coordinator.ensure_coordinator_known(), "finding the group's coordinator")
-    consumer.check_owner(offsets, generation)  # again: finding it took its time
+    await _turn(coordinator, "positions of a transaction")
+    consumer.check_owner(offsets, generation)  # again: what was awaited took its time
     member = (-1, "", None) if consumer.is_static else (generation, coordinator.member_id, _instance(coordinator))
     transactional_id, producer_id, epoch = transaction
     producer = (transactional_id, coordinator.group_id, producer_id, epoch)
@@ -209,6 +211,36 @@ async def commit_in(
 
 def _instance(coordinator: Any) -> str | None:
     return getattr(coordinator, "_group_instance_id", None)
+
+
+async def _turn(coordinator: Any, what: str) -> None:
+    """Wait until the group's coordinator is known, and owes no answer on its connection.
+
+    It handles the requests of a connection one after the other, also those that it got before the client closed it.
+    A heartbeat of Kafka 4 waits until what is being committed there, by any group, is on the followers. A commit
+    behind such a heartbeat would be handled after those of the connection that follows when the client gives this
+    one up, and move the position back.
+
+    TransientBrokerError: nothing was sent.
+    """
+    doing = f"{what}: not sent, for the group's coordinator owes an answer"
+    await within(CALL_DEADLINE_S, _is_free(coordinator), doing)
+
+
+async def _is_free(coordinator: Any) -> None:
+    client = coordinator._client
+    while True:
+        await coordinator.ensure_coordinator_known()
+        node = coordinator.coordinator_id
+        if not await client.ready(node, group=ConnectionGroup.COORDINATION):
+            coordinator.coordinator_dead()
+            raise kafka_errors.NodeNotReadyError(f"the group's coordinator, node {node}, is not connected")
+        asked = client._conns[node, ConnectionGroup.COORDINATION]._requests
+        if not asked:
+            return
+        answers = [answer for _, _, answer in asked if not answer.done()]
+        # Whoever waited for an answer may have given up: it is owed all the same.
+        await (asyncio.wait(answers) if answers else asyncio.sleep(RETRY_S))
 
 
 async def _answer(coordinator: Any, request: Any, what: str) -> Any:
@@ -286,7 +318,9 @@ def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
         what = f"commit of {partition}: its metadata is too long for the broker"
         raise MetadataTooLargeError(what, too_large) from kind()
     error = translate(kind())
-    raise type(error)(f"commit of {partition}: {error}") from kind()
+    # A coordinator that loses its office says so also of what it has written and its follower may have.
+    of_unknown = any(issubclass(one, COORDINATOR_MOVED) for _, one in errors) and not isinstance(error, NotOwnerError)
+    raise (OutcomeUnknownError if of_unknown else type(error))(f"commit of {partition}: {error}") from kind()
 
 
 def _urgency(error: tuple[TopicPartition, type[Exception]]) -> int:
