@@ -11,7 +11,7 @@ from aiokafka.coordinator.protocol import ConsumerProtocolMemberMetadata
 
 from benchmarks.growth.model import least_ms
 from reactive_kafka import TopicPartition
-from reactive_kafka.broker.aiokafka.group_positions import commit_request
+from reactive_kafka.broker.aiokafka.offset_requests import commit_request
 from reactive_kafka.commit.poison import PoisonWatch
 from reactive_kafka.commit.strategy import Throttled
 from reactive_kafka.commit.tracker import OffsetTracker

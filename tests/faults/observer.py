@@ -17,7 +17,8 @@ from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import KafkaError
 from aiokafka.structs import ConsumerRecord
 
-from reactive_kafka.broker.aiokafka.group_positions import OffsetFetch, error_of, positions
+from reactive_kafka.broker.aiokafka.group_positions import error_of, positions
+from reactive_kafka.broker.aiokafka.offset_requests import OffsetFetch
 from reactive_kafka.records import TopicPartition as OurPartition
 from tests.faults.checker import Commit
 from tests.faults.history import Partition

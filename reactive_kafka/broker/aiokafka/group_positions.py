@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import aiokafka.errors as kafka_errors
 from aiokafka.client import ConnectionGroup
-from aiokafka.protocol.api import Request, RequestStruct, Response
-from aiokafka.protocol.commit import OffsetCommitRequest, OffsetFetchRequest_v3
-from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Int64, Schema, TaggedFields
 
 from reactive_kafka.broker.aiokafka.membership import Assignment
+from reactive_kafka.broker.aiokafka.offset_requests import (
+    NO_LEADER_EPOCH,
+    NO_MEMBER,
+    OffsetFetch,
+    OffsetFetchResponse_v7,
+    TxnOffsetCommit,
+    commit_request,
+)
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, COORDINATOR_MOVED, NOT_OWNER, translate, within
 from reactive_kafka.broker.client import NO_GROUP, members_share
 from reactive_kafka.broker.commit_parts import parts_of
@@ -28,103 +33,11 @@ from reactive_kafka.errors import (
 from reactive_kafka.records import Committed, TopicPartition
 
 UNSTABLE_OFFSET_COMMIT = 88  # brokers before 4.0: a commit of this partition is still being stored, ask again
-TEXT = CompactString("utf-8")
-TAGS = ("tags", TaggedFields)
 RETRY_S = 0.1  # between two questions, while the coordinator is being found or still loads
-NO_LEADER_EPOCH = -1
-NO_MEMBER = ("", -1)  # member and generation of a commit by somebody who has not joined the group
-
-
-class OffsetFetchResponse_v7(Response):  # type: ignore[misc]  # aiokafka is untyped
-    """Source: OffsetFetchResponse.json of Kafka."""
-
-    API_KEY = 9
-    API_VERSION = 7
-    _POSITION = (("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", TEXT))
-    _PARTITION = (*_POSITION, ("error_code", Int16), TAGS)
-    _TOPIC = (("topic", TEXT), ("partitions", CompactArray(*_PARTITION)), TAGS)
-    SCHEMA = Schema(("throttle_time_ms", Int32), ("topics", CompactArray(*_TOPIC)), ("error_code", Int16), TAGS)
-
-
-class OffsetFetchRequest_v7(RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
-    """Source: OffsetFetchRequest.json of Kafka. Spoken by Kafka 2.5 and newer."""
-
-    API_KEY = 9
-    API_VERSION = 7
-    FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = OffsetFetchResponse_v7
-    _TOPIC = (("topic", TEXT), ("partitions", CompactArray(Int32)), TAGS)
-    SCHEMA = Schema(("group_id", TEXT), ("topics", CompactArray(*_TOPIC)), ("require_stable", Boolean), TAGS)
-
-
-class TxnOffsetCommitResponse_v3(Response):  # type: ignore[misc]  # aiokafka is untyped
-    """Source: TxnOffsetCommitResponse.json of Kafka."""
-
-    API_KEY = 28
-    API_VERSION = 3
-    _TOPIC = (("topic", TEXT), ("partitions", CompactArray(("partition", Int32), ("error_code", Int16), TAGS)), TAGS)
-    SCHEMA = Schema(("throttle_time_ms", Int32), ("topics", CompactArray(*_TOPIC)), TAGS)
-
-
-class TxnOffsetCommitRequest_v3(RequestStruct):  # type: ignore[misc]  # aiokafka is untyped
-    """Source: TxnOffsetCommitRequest.json of Kafka. Spoken by Kafka 2.5 and newer."""
-
-    API_KEY = 28
-    API_VERSION = 3
-    FLEXIBLE_VERSION = True
-    RESPONSE_TYPE = TxnOffsetCommitResponse_v3
-    _POSITION = (("partition", Int32), ("offset", Int64), ("leader_epoch", Int32), ("metadata", TEXT), TAGS)
-    _TOPIC = (("topic", TEXT), ("partitions", CompactArray(*_POSITION)), TAGS)
-    _PRODUCER = (("transactional_id", TEXT), ("group_id", TEXT), ("producer_id", Int64), ("producer_epoch", Int16))
-    _MEMBER = (("generation_id", Int32), ("member_id", TEXT), ("group_instance_id", TEXT))
-    SCHEMA = Schema(*_PRODUCER, *_MEMBER, ("topics", CompactArray(*_TOPIC)), TAGS)
-
-
-class TxnOffsetCommit(Request[TxnOffsetCommitRequest_v3]):  # type: ignore[misc]
-    """Positions for a transaction, in the name of a member of one generation (KIP-447).
-
-    aiokafka's own request ends at version 0, which names no member: so a member that was frozen, and has lost its
-    partitions meanwhile, could still store positions. Brokers before 2.5 are refused, for they cannot tell.
-    """
-
-    API_KEY = 28
-
-    def __init__(self, arguments: tuple[Any, ...]) -> None:
-        self._arguments = arguments
-
-    def build(self, version: Any) -> Any:
-        return version(*self._arguments)
 
 
 class UnstableOffsetsError(kafka_errors.GroupLoadInProgressError):  # type: ignore[misc]
     """A position is still being stored, or is part of a transaction that is open. aiokafka does not know the code."""
-
-
-class OffsetFetch(Request[OffsetFetchRequest_v3 | OffsetFetchRequest_v7]):  # type: ignore[misc]
-    """The question for the positions of *group_id*: those of *partitions*, or None for all that it has.
-
-    A coordinator that has just taken over tells the positions that it knows to be on all in-sync replicas, and for
-    up to a second that may be fewer than were confirmed to us: a channel that starts then would repeat what it has
-    committed. ``require_stable`` makes the coordinator wait until all that it has is stored, as Java's clients ask
-    it to. aiokafka's own request ends at version 3, which cannot say so; brokers before 2.5 get that one.
-    """
-
-    API_KEY = 9
-
-    def __init__(self, group_id: str, partitions: Iterable[TopicPartition] | None) -> None:
-        self._group_id = group_id
-        self.is_to_be_stable = True
-        self._topics: dict[str, list[int]] | None = None if partitions is None else {}
-        for topic, number in partitions or ():
-            self._topics.setdefault(topic, []).append(number)  # type: ignore[union-attr]
-
-    def build(self, version: Any) -> Any:
-        """The request in the newest version that both sides speak."""
-        topics = None if self._topics is None else list(self._topics.items())
-        if version is OffsetFetchRequest_v3:
-            return version(self._group_id, topics)
-        tagged: list[Any] | None = None if topics is None else [(topic, numbers, {}) for topic, numbers in topics]
-        return version(self._group_id, tagged, self.is_to_be_stable, {})
 
 
 def error_of(answer: Any) -> Any:
@@ -287,16 +200,6 @@ def _coordinator(consumer: Assignment, group_id: str | None) -> Any:
     return consumer.client._coordinator
 
 
-def commit_request(group_id: str, member: tuple[str, int], offsets: Mapping[TopicPartition, Committed]) -> Any:
-    """A commit in the name of *member* (its id, its generation)."""
-    by_topic: dict[str, list[tuple[int, int, str]]] = {}
-    for (topic, number), position in offsets.items():
-        by_topic.setdefault(topic, []).append((number, position.offset, position.metadata))
-    member_id, generation = member
-    retention = OffsetCommitRequest.DEFAULT_RETENTION_TIME
-    return OffsetCommitRequest(group_id, generation, member_id, retention, list(by_topic.items()))
-
-
 def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
     errors = [
         (TopicPartition(topic, partition), kafka_errors.for_code(code))
@@ -318,7 +221,7 @@ def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
         what = f"commit of {partition}: its metadata is too long for the broker"
         raise MetadataTooLargeError(what, too_large) from kind()
     error = translate(kind())
-    # A coordinator that loses its office says so also of what it has written and its follower may have.
+    # A coordinator that another one follows says so also of what it has written, and the other one may have that.
     of_unknown = any(issubclass(one, COORDINATOR_MOVED) for _, one in errors) and not isinstance(error, NotOwnerError)
     raise (OutcomeUnknownError if of_unknown else type(error))(f"commit of {partition}: {error}") from kind()
 

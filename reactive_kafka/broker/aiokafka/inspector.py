@@ -16,14 +16,8 @@ from reactive_kafka.broker.aiokafka.asking import (
 )
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, finish
 from reactive_kafka.broker.aiokafka.connecting import connect
-from reactive_kafka.broker.aiokafka.group_positions import (
-    NO_MEMBER,
-    OffsetFetch,
-    UnstableOffsetsError,
-    commit_request,
-    error_of,
-    positions,
-)
+from reactive_kafka.broker.aiokafka.group_positions import UnstableOffsetsError, error_of, positions
+from reactive_kafka.broker.aiokafka.offset_requests import NO_MEMBER, OffsetFetch, commit_request
 from reactive_kafka.broker.aiokafka.setup import (
     client_properties,
     made,

@@ -12,14 +12,12 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.structs import OffsetAndMetadata
 
-from reactive_kafka.broker.aiokafka.group_positions import (
-    UNSTABLE_OFFSET_COMMIT,
+from reactive_kafka.broker.aiokafka.group_positions import UNSTABLE_OFFSET_COMMIT, error_of, positions
+from reactive_kafka.broker.aiokafka.offset_requests import (
     OffsetFetch,
     OffsetFetchRequest_v3,
     OffsetFetchRequest_v7,
     OffsetFetchResponse_v7,
-    error_of,
-    positions,
 )
 from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.hazards.faults import Rig, until
