@@ -145,6 +145,7 @@ class Sparing:
             return await self._client.send(node_id, request, **given)
         asks = frozenset((topic, *one) for topic, partitions in request.topics for one in partitions)
         last, repeated = self._last.get(node_id, (None, None))
+        request.asks, request.anew = asks, last is None
         if last != asks:
             # Where records come it is sent once. A Repeated would be made in vain, and its request refers to it: at
             # 10,000 records/s such cycles had the garbage collector stop the loop for 30 ms each second.

@@ -23,7 +23,7 @@ from reactive_kafka.broker.aiokafka import forked
 from reactive_kafka.broker.aiokafka.credentials import TokenLogin, current
 from reactive_kafka.broker.aiokafka.fetched.answers import VERSIONS
 from reactive_kafka.broker.aiokafka.fetched.frames import FrameProtocol, read_frames
-from reactive_kafka.broker.aiokafka.fetched.requests import encoded
+from reactive_kafka.broker.aiokafka.fetched.requests import built, encoded
 from reactive_kafka.broker.aiokafka.setup import is_ours, within
 from reactive_kafka.errors import BrokerError, FatalBrokerError, describe, text_of
 
@@ -244,5 +244,6 @@ AIOKafkaConnection.authenticator_oauth = lambda self: TokenLogin(
 )
 aiokafka.conn.AIOKafkaProtocol = FrameProtocol
 AIOKafkaConnection._read = staticmethod(read_frames)
+fetch.FetchRequest.build = built
 for _version in VERSIONS:
     getattr(fetch, f"FetchRequest_v{_version}").encode = encoded

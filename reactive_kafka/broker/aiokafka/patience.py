@@ -23,6 +23,7 @@ from aiokafka.protocol.group import HeartbeatRequest, SyncGroupRequest
 from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.backoff import Backoff, Waits
+from reactive_kafka.broker.aiokafka.fetched.session import FetchSession
 
 LOOK_S = 0.5
 """How often a connection is looked at that owes an answer."""
@@ -110,8 +111,11 @@ class Patience(Reconnecting):
 
     def _made(self, connection: Any) -> None:
         send, connection._request_timeout = connection.send, self._request_timeout_s
+        session = FetchSession()
 
         def sends(request: Any, expect_response: bool = True) -> Awaitable[Any]:
+            if request.API_KEY == FetchRequest.API_KEY:
+                request.session = session
             answer: Awaitable[Any] = send(request, expect_response=expect_response)
             if request.API_KEY not in self._silence_s:
                 return answer

@@ -195,7 +195,10 @@ def answer_from(connection: AIOKafkaConnection, frame: bytes | bytearray) -> Non
         connection._handle_frame(bytes(frame))
         return
     content = memoryview(frame)
-    answer.set_result(kind.fetched(content) if isinstance(kind, Repeated) else fetched(kind, content))
+    told = kind.fetched(content) if isinstance(kind, Repeated) else fetched(kind, content)
+    if (session := getattr(request, "session", None)) is not None:
+        session.answered(request.asked, told.error_code, told.session_id)
+    answer.set_result(told)
     connection._last_action = time.monotonic()
     connection._requests.popleft()
 

@@ -8,6 +8,7 @@ from struct import Struct
 from typing import Any
 
 from reactive_kafka.broker.aiokafka.fetched.answers import HEADER_BYTES, fetched
+from reactive_kafka.broker.aiokafka.fetched.requests import EPOCH_AT
 
 _NUMBER = Struct(">i")
 _NUMBER_AT = 8  # behind the length, the key and the version
@@ -35,14 +36,17 @@ class Repeated:
         self._bytes = b""
         self._answer: Any = None
         self._message = bytearray()
+        self._epoch_at = 0
 
     def _prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
         if versions is not self._versions:  # the connection's own object
+            self._versions, self._asked, self._bytes = versions, None, b""
+        if self._asked is None or hasattr(self._asked, "session"):  # which has it say less, and under another epoch
             asked = self._make(versions)
             content = asked.encode()
             asked.encode = lambda: content
             self._kind, asked.RESPONSE_TYPE = asked.RESPONSE_TYPE, self
-            self._versions, self._asked, self._bytes = versions, asked, b""
+            self._asked = asked
             self._message.clear()
         return self._asked
 
@@ -58,7 +62,10 @@ class Repeated:
 
     def stands(self, frame: memoryview) -> bool:
         """Whether this is the last answer again, and the request is to be sent once more."""
-        return self._is_known(frame[HEADER_BYTES:]) and self._stands()
+        if not self._is_known(frame[HEADER_BYTES:]):
+            return False
+        session = getattr(self._asked, "session", None)
+        return (session is None or session.stands(self._asked.asked, self._answer.session_id)) and self._stands()
 
     def message(self, number: int, client_id: str) -> bytes:
         """The request as it goes over the connection, under another number."""
@@ -66,7 +73,10 @@ class Repeated:
             header = self._asked.build_request_header(correlation_id=number, client_id=client_id).encode()
             content = header + self._asked.encode()
             self._message += _NUMBER.pack(len(content)) + content
+            self._epoch_at = _NUMBER.size + len(header) + EPOCH_AT
         _NUMBER.pack_into(self._message, _NUMBER_AT, number)
+        if hasattr(self._asked, "session"):
+            _NUMBER.pack_into(self._message, self._epoch_at, self._asked.session.again(self._asked.asked))
         return bytes(self._message)
 
     def _is_known(self, content: bytes | memoryview) -> bool:

@@ -1,9 +1,15 @@
-"""The bytes of a fetch. No I/O."""
+"""What a fetch says, and its bytes. No I/O."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from struct import Struct
 from typing import Any
+
+from aiokafka.protocol.fetch import FetchRequest
+
+EPOCH_AT = 21
+"""Where a fetch with a session has its epoch."""
 
 _BEFORE_TOPICS = {
     **dict.fromkeys((4, 5, 6), (Struct(">iiiib"), ())),
@@ -28,10 +34,42 @@ def encoded(asked: Any) -> bytes:
         parts += (_text(topic), _COUNT.pack(len(partitions)))
         parts += [of_partition(*one) for one in partitions]
     if version >= 7:
-        parts.append(_COUNT.pack(0))  # the client forgets no topics: it has no session
+        parts.append(_COUNT.pack(len(asked.forgotten_topics_data)))
+        for topic, numbers in asked.forgotten_topics_data:
+            parts += (_text(topic), _COUNT.pack(len(numbers)), *map(_COUNT.pack, numbers))
     if version >= 11:
         parts.append(_text(asked.rack_id))
     return b"".join(parts)
+
+
+_built = FetchRequest.build
+
+
+def built(request: Any, kind: Any) -> Any:
+    """A fetch in one of its versions, by the session of the connection that it goes over.
+
+    ``request.session`` is that, ``request.asks`` the partitions, and ``request.anew`` whether all are to be told of.
+    """
+    if kind.API_VERSION < 7 or not (hasattr(request, "session") and hasattr(request, "asks")):
+        return _built(request, kind)
+    asked = request.session.ask(request.asks, anew=request.anew)
+    topics: dict[str, list[Any]] = {}
+    epoch = (-1,) if kind.API_VERSION >= 9 else ()  # of the leader
+    for topic, number, offset, most in _all(request) if asked.named is None else asked.named:
+        topics.setdefault(topic, []).append((number, *epoch, offset, -1, most))
+    forgotten: dict[str, list[int]] = {}
+    for topic, number in asked.forgotten:
+        forgotten.setdefault(topic, []).append(number)
+    limits = (request._max_wait_ms, request._min_bytes, request._max_bytes, request._isolation_level)
+    rack = (request._rack_id,) if kind.API_VERSION >= 11 else ()
+    made = kind(-1, *limits, asked.session_id, asked.epoch, [*topics.items()], [*forgotten.items()], *rack)
+    made.session, made.asked = request.session, asked
+    return made
+
+
+def _all(request: Any) -> Iterator[tuple[str, int, int, int]]:
+    """In the client's order, which is another one each time: without a session, the broker has none of its own."""
+    return ((topic, *one) for topic, partitions in request.topics for one in partitions)
 
 
 def _text(text: str) -> bytes:
