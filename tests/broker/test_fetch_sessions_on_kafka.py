@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 import uuid
 from typing import Any
 
@@ -32,11 +33,13 @@ class Fetches:
     def __init__(self, consumer: Any) -> None:
         self._client = consumer.client._client
         self.answers: list[Any] = []
+        self.hurried = 0  # fetches that were to wait for nothing
         sparing = consumer.client._fetcher._client
         look = sparing._look
 
         def keeps(request: Any, answer: Any) -> None:
             self.answers.append(answer)
+            self.hurried += not request._max_wait_ms
             look(request, answer)
 
         sparing._look = keeps
@@ -224,3 +227,52 @@ async def test_a_rebalance_takes_partitions_out_of_a_session_and_brings_others_i
         seen = values(await one.take(6))  # nobody has committed: those of the other are read from their beginning
         assert {values[-1] for values in seen.values()} == {b"b"}
         assert fetches.codes == {0}
+
+
+SMALL = {"fetch_max_bytes": 200_000, "max_partition_fetch_bytes": 50_000}
+"""An answer has four partitions' records."""
+
+
+async def read_all(member: Member, wanted: dict[int, list[bytes]], pause_s: float = 0) -> None:
+    """Take it all in small bites, and check that it comes in its order, and once."""
+    seen: dict[int, list[bytes]] = {}
+    async with asyncio.timeout(30):
+        while sum(map(len, seen.values())) < sum(map(len, wanted.values())):
+            for number, some in values(await member.take(1, dict.fromkeys(member.owned, 5))).items():
+                seen.setdefault(number, []).extend(some)
+            await asyncio.sleep(pause_s)  # as a channel does
+    assert seen == wanted
+    assert await member.polls_nothing(dict.fromkeys(member.owned, 9))
+
+
+async def backlog(cluster: KafkaTestCluster, topic: str, partitions: int) -> dict[int, list[bytes]]:
+    texts = {number: [f"{number}-{at}".ljust(900, ".") for at in range(200)] for number in range(partitions)}
+    await fill(cluster, topic, texts)
+    return {number: [text.encode() for text in given] for number, given in texts.items()}
+
+
+async def test_the_next_fetch_comes_while_the_last_of_the_one_before_is_read(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(20)
+    wanted = await backlog(cluster, topic, 20)
+    async with joined(cluster, topic, group, properties=SMALL) as member:
+        await member.until_assigned(20)
+        fetches = Fetches(member.consumer)
+        await read_all(member, wanted)
+        assert fetches.hurried > 3
+        assert fetches.codes == {0}
+
+
+async def test_a_partition_with_a_backlog_does_not_wait_for_many_that_have_nothing(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(20)
+    wanted = [await backlog(cluster, topic, 1) for _ in range(4)]
+    async with joined(cluster, topic, group, properties={**SMALL, "fetch_max_wait_ms": 5_000}) as member:
+        await member.until_assigned(20)
+        fetches = Fetches(member.consumer)
+        began = time.monotonic()
+        await read_all(member, {0: [value for one in wanted for value in one[0]]}, 0.001)
+        assert time.monotonic() - began < 5, "a fetch has waited for what nobody writes"
+        assert fetches.hurried > 0

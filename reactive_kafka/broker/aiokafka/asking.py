@@ -17,6 +17,7 @@ from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.aiokafka.closing import cancel
+from reactive_kafka.broker.aiokafka.fetched import ahead
 from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
 from reactive_kafka.broker.aiokafka.fetched.standing import Standing
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, our_keys, theirs, within
@@ -135,6 +136,7 @@ class Sparing:
         # node -> the partitions and offsets of the last fetch, and that fetch if it was sent more than once
         self._last: dict[int, tuple[frozenset[Any], Repeated | None]] = {}
         self._standing: dict[int, Standing] = {}  # node -> the fetch that is on its way
+        self.hurried: set[int] = set()  # nodes whose next fetch brings what there is, and waits for nothing
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
@@ -146,7 +148,10 @@ class Sparing:
         asks = frozenset((topic, *one) for topic, partitions in request.topics for one in partitions)
         last, repeated = self._last.get(node_id, (None, None))
         request.asks, request.anew = asks, last is None
-        if last != asks:
+        if is_hurried := node_id in self.hurried:
+            self.hurried.discard(node_id)
+            request._max_wait_ms = request._min_bytes = 0
+        if last != asks or is_hurried:  # which must never stand
             # Where records come it is sent once. A Repeated would be made in vain, and its request refers to it: at
             # 10,000 records/s such cycles had the garbage collector stop the loop for 30 ms each second.
             self._last[node_id] = asks, None
@@ -158,6 +163,8 @@ class Sparing:
         self._standing.pop(node_id, None)
         answer = await self._client.send(node_id, request, **given)
         self._answered[node_id] = asyncio.get_running_loop().time()
+        if is_hurried:
+            ahead.rest(self._fetcher)
         self._look(request, answer)
         return answer
 

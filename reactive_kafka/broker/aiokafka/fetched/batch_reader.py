@@ -62,6 +62,11 @@ class BatchReader:
         # each piece, with all its bytes, until the cyclic collector comes along.
         piece._records_iterator = None
 
+    @property
+    def left_bytes(self) -> int:
+        """How much of the piece lies behind the batch that is read."""
+        return len(self._content) - self._at
+
     def take(self, count: int) -> list[RawRecord]:
         """Up to *count* records; fewer only at the end of the piece, or before a large batch (``work``).
 

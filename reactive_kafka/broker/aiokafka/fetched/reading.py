@@ -12,6 +12,7 @@ import aiokafka.errors as kafka_errors
 from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
 from aiokafka.protocol.fetch import FetchRequest
 
+from reactive_kafka.broker.aiokafka.fetched.ahead import FULL, hurry, runs_low
 from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
 from reactive_kafka.broker.aiokafka.fetched.log_bytes import next_after, slice_at
 from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker
@@ -38,10 +39,12 @@ class Answers:
         self._came = came  # there are records
         self._contents: dict[Any, bytes] = {}
         self._errors: dict[Any, CorruptRecordError] = {}
+        self.has_more = False  # the last answer was full, and nothing was asked for since
 
     def note(self, request: FetchRequest, answer: Any) -> None:
         """Look at an answer, before the client does."""
         asked: dict[Any, int] = {}
+        size = 0
         if answer.topics:
             asked = {(topic, one): offset for topic, parts in request.topics for one, offset, _ in parts}
         for at, (topic, partitions) in enumerate(answer.topics or ()):
@@ -58,12 +61,19 @@ class Answers:
                     self._wake()
                 elif content:
                     self._contents[name] = content
+                    size += len(content)
                     self._came()
+        self.has_more = size >= FULL * request._max_bytes
 
     def content(self, partition: TopicPartition, size: int) -> bytes | None:
         """The bytes that were fetched last of a partition, once; None: they are not those of this size."""
         content = self._contents.pop(partition, None)
         return content if content is not None and len(content) == size else None
+
+    @property
+    def are_begun(self) -> bool:
+        """Whether all that came is being read."""
+        return not self._contents
 
     def clear(self) -> None:
         """Forget what was fetched for an assignment that is over."""
@@ -173,6 +183,10 @@ class Reader:
                 left -= len(chunk.records)
             if partition in fetched:
                 fetched.move_to_end(partition)  # partitions take turns
+        if self.answers.has_more and self.answers.are_begun:
+            nodes = hurry(client._fetcher) if runs_low(client._fetcher, len(self._assignment.started)) else ()
+            client._fetcher._client.hurried.update(nodes)
+            self.answers.has_more = not nodes
         return poll
 
     def _take_records(self, partition: TopicPartition, result: Any, budget: int) -> Chunk | None:
@@ -255,8 +269,8 @@ class Reader:
 
 def has_expected_internals(client: Any) -> bool:
     """Whether what the fast way in reads is where it is expected; else the client's own way does it."""
-    names = ("_records", "_wait_consume_future", "_notify", "_in_flight", "_select_read_replica")
-    expected = (client._fetcher, names)
+    names = ("_records", "_wait_consume_future", "_notify", "_in_flight", "_select_read_replica", "_prefetch_backoff")
+    expected = (client._fetcher, (*names, "_fetch_max_bytes"))
     read = (PartitionRecords, ("_consume_aborted_up_to", "_contains_abort_marker"))
     return all(hasattr(where, name) for where, names in (expected, read) for name in names)
 

@@ -1,0 +1,80 @@
+"""When the next fetch is sent though some of the last one is left, and what the client waits for afterwards."""
+
+from __future__ import annotations
+
+from asyncio import Future
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from reactive_kafka.broker.aiokafka.asking import Sparing
+from reactive_kafka.broker.aiokafka.fetched import ahead
+from tests.broker.test_repeated import Node, fetch
+
+MOST_BYTES, BACKOFF_S = 4_000, 0.1
+
+
+def held(left_bytes: int | None, backoff_s: float = BACKOFF_S) -> Any:
+    """A piece of which so much is left; None: nobody has begun to read it."""
+    reader = {} if left_bytes is None else {"reader": SimpleNamespace(left_bytes=left_bytes)}
+    return SimpleNamespace(_backoff=backoff_s, **reader)
+
+
+def fetcher_with(*lefts: int | None, in_flight: tuple[int, ...] = ()) -> Any:
+    """A client's fetcher; each piece is of a node of its own."""
+    return SimpleNamespace(
+        _records={number: held(left) for number, left in enumerate(lefts)}, _fetch_max_bytes=MOST_BYTES,
+        _prefetch_backoff=BACKOFF_S, _in_flight=set(in_flight), _select_read_replica=lambda partition: partition,
+        _wait_consume_future=None, _notify=lambda future: future is not None and future.set_result(None),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("lefts", "partitions", "low"),
+    [
+        ((400, 600), 4, True),
+        ((400, 601), 4, False),  # more than a quarter of an answer
+        ((400, 600), 3, False),  # most partitions are held
+        ((400, None), 9, False),
+        ((), 9, False),
+    ],
+)
+def test_it_is_time_where_little_is_left_and_most_partitions_have_nothing(
+    lefts: tuple[int | None, ...], partitions: int, low: bool
+) -> None:
+    assert ahead.runs_low(fetcher_with(*lefts), partitions) is low
+
+
+@given(st.sets(st.integers(0, 3)))
+def test_only_nodes_that_are_not_asked_now_are_hurried_and_what_is_held_of_others_waits(in_flight: set[int]) -> None:
+    fetcher = fetcher_with(1, 1, 1, in_flight=tuple(in_flight))
+    nodes = ahead.hurry(fetcher)
+    assert nodes == {0, 1, 2} - in_flight
+    assert {node for node, one in fetcher._records.items() if not one._backoff} == nodes
+
+
+async def test_the_client_is_woken_to_look_for_it() -> None:
+    fetcher = fetcher_with(1)
+    woken = fetcher._wait_consume_future = Future[None]()
+    ahead.hurry(fetcher)
+    assert woken.done()
+
+
+async def test_a_hurried_fetch_waits_for_nothing_is_sent_once_and_what_is_held_counts_again() -> None:
+    node, fetcher = Node(), fetcher_with(1)
+    sparing = Sparing(node, lambda request, answer: None, 0.5, fetcher)
+    for _ in range(2):
+        await sparing.send(0, fetch())
+    sparing.hurried |= ahead.hurry(fetcher)
+    assert fetcher._records[0]._backoff == 0
+    await sparing.send(7, fetch())  # another node
+    await sparing.send(0, fetch())
+    assert fetcher._records[0]._backoff == BACKOFF_S
+    for _ in range(3):
+        await sparing.send(0, fetch())
+    waits = [(request._max_wait_ms, request._min_bytes) for request in node.sent]
+    assert waits == [(500, 1), (500, 1), (500, 1), (0, 0), (500, 1), (500, 1), (500, 1)]
+    assert not hasattr(node.sent[3], "repeated"), "it would be sent again without a pause"
