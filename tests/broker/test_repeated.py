@@ -7,6 +7,7 @@ import gc
 from collections import deque
 from collections.abc import Callable
 from io import BytesIO
+from struct import pack
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,8 +15,10 @@ import pytest
 from aiokafka.protocol.fetch import FetchRequest
 
 from reactive_kafka.broker.aiokafka.asking import Sparing, _nothing_new
+from reactive_kafka.broker.aiokafka.connecting import built
 from reactive_kafka.broker.aiokafka.fetched.frames import answer_from
 from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
+from reactive_kafka.broker.aiokafka.fetched.session import FetchSession
 
 VERSIONS = {1: (0, 11)}
 NOTHING = (0, 7, 7, 0, [], -1, b"")  # code, end, stable end, start, aborted, replica, records
@@ -99,6 +102,39 @@ def test_another_connection_begins_anew() -> None:
         data = BytesIO(bytes(4) + content)
         data.seek(4)
         assert repeated.request.prepare(dict(VERSIONS)).RESPONSE_TYPE.decode(data).topics
+
+
+def test_in_a_session_it_says_nothing_and_is_sent_again_under_the_next_epoch() -> None:
+    assert FetchRequest.build is built
+    request: Any = fetch()
+    request.session, request.anew = FetchSession(), False
+    request.asks = frozenset((topic, *one) for topic, parts in request.topics for one in parts)
+    repeated, nothing = Repeated(request, _nothing_new, lambda: True), b"".join((bytes(6), pack(">i", 77), bytes(4)))
+    kind = type(repeated.request.prepare(VERSIONS))
+
+    def answers(content: bytes) -> tuple[bool, Any]:
+        """Whether it is sent again, and else what it is answered with."""
+        asked, frame = repeated._asked, memoryview(bytes(4) + content)
+        if repeated.stands(frame):
+            return True, None
+        told = repeated.fetched(frame)
+        asked.session.answered(asked.asked, told.error_code, told.session_id)
+        return False, told
+
+    whole = answer(request, NOTHING, NOTHING)
+    assert answers(whole[:6] + pack(">i", 77) + whole[10:])[1].session_id == 77
+    asked = repeated.request.prepare(VERSIONS)
+    assert (asked.session_id, asked.session_epoch, asked.topics) == (77, 1, [])
+    assert answers(nothing) == (False, repeated._answer)
+    repeated.request.prepare(VERSIONS)
+    for number in (3, 4):
+        assert answers(nothing)[0]
+        header = asked.build_request_header(correlation_id=number, client_id="us").encode()
+        message = repeated.message(number, "us")
+        assert message[4 : 4 + len(header)] == header
+        again = kind.decode(BytesIO(message[4 + len(header) :]))
+        assert (again.session_id, again.session_epoch, again.topics) == (77, number, [])
+    assert repeated.request.prepare(VERSIONS).session_epoch == 0, "the last one is not answered"
 
 
 class Node:
