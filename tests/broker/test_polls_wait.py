@@ -49,7 +49,7 @@ def answer(content: bytes) -> Any:
     return SimpleNamespace(topics=[("orders", [(0, 0, 8, content)])])
 
 
-ASKED: Any = SimpleNamespace(topics=[("orders", [(0, 0, 1 << 20)])])
+ASKED: Any = SimpleNamespace(topics=[("orders", [(0, 0, 1 << 20)])], _max_bytes=1 << 20)
 BATCH = b"\0" * 8 + (49).to_bytes(4, "big") + b"\0" * 4 + b"\2" + b"\0" * 44
 
 
