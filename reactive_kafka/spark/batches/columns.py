@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 PIECE_RECORDS = 2_000  # making a piece of this size takes about 3 ms of the event loop
+SMALL_BYTES = 1 << 20  # the package's ``localRelationThreshold``: Spark keeps no more than this as rows, not as pieces
+MOST_PIECES = 16  # that a task reads one by one in the time that it takes for one; more are combined before
 CREATE_TIME, NO_TIMESTAMP_TYPE = 0, -1  # Source: Kafka's TimestampType
 
 
@@ -45,7 +47,7 @@ def record_batch(partition: TopicPartition, records: Sequence[RawRecord]) -> pa.
     return pa.RecordBatch.from_arrays(
         [
             pa.array([record.key for record in records], pa.binary()),
-            pa.array([record.value for record in records], pa.binary()),
+            _values([record.value for record in records]),
             pa.repeat(pa.scalar(partition[0], pa.string()), count),
             pa.repeat(pa.scalar(partition[1], pa.int32()), count),
             pa.array([record.offset for record in records], pa.int64()),
@@ -61,9 +63,12 @@ def data_frame(spark: Any, pieces: Iterable[pa.RecordBatch]) -> Any:
     """A DataFrame of all rows of the pieces, which are copied to the driver."""
     import pyarrow as pa
 
-    # Combined first: Spark makes a partition of each piece, and 28 of them took twice as long as 5.
-    table = pa.Table.from_batches(pieces, schema()).combine_chunks()
-    return spark.createDataFrame(pa.Table.from_batches(map(_from_its_start, table.to_batches()), schema()))
+    table = pa.Table.from_batches(pieces, schema())
+    partitions = _partitions(spark, table)
+    if partitions is None:
+        table = table.combine_chunks()
+    frame = spark.createDataFrame(pa.Table.from_batches(map(_from_its_start, table.to_batches()), schema()))
+    return frame if partitions is None else frame.coalesce(partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +102,19 @@ def first_headers(piece: pa.RecordBatch, most: int) -> Iterator[tuple[int, Heade
         yield row["offset"], tuple((header["key"], header["value"]) for header in row["headers"])
 
 
+def _partitions(spark: Any, table: pa.Table) -> int | None:
+    """How many partitions Spark is to make of a table's pieces; None: they are to be combined here, which copies them.
+
+    By itself Spark makes one of each piece, and 28 of them took twice as long as 5. A copy of a large batch is as much
+    memory as the batch, of which two are here at once.
+    """
+    if table.nbytes < SMALL_BYTES or not hasattr(spark, "sparkContext"):  # it is a Connect server that cuts
+        return None
+    most_records = int(spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch"))
+    partitions = -(-table.num_rows // most_records) if most_records > 0 else 1
+    return partitions if table.column("offset").num_chunks <= MOST_PIECES * partitions else None
+
+
 def _from_its_start(piece: pa.RecordBatch) -> pa.RecordBatch:
     """The piece with its list column copied if that is a slice: PySpark cannot read slices of lists."""
     import pyarrow as pa
@@ -106,6 +124,22 @@ def _from_its_start(piece: pa.RecordBatch) -> pa.RecordBatch:
         return piece
     copied = pa.concat_arrays([headers, headers[:0]])  # one array alone would be returned as it is
     return piece.set_column(piece.schema.get_field_index("headers"), schema().field("headers"), copied)
+
+
+def _values(values: list[bytes | None]) -> pa.Array:
+    """The column that ``pa.array`` makes, in one allocation of its size.
+
+    What makes it value by value doubles its memory again and again. Where columns are kept for as long as a job runs
+    this left holes in Arrow's memory that were almost as large as the columns.
+    """
+    import pyarrow as pa
+
+    there = None
+    if None in values:
+        there = pa.array([value is not None for value in values]).buffers()[1]
+    filled = [value or b"" for value in values]
+    ends = pa.array([*accumulate(map(len, filled), initial=0)], pa.int32())
+    return pa.Array.from_buffers(pa.binary(), len(values), [there, ends.buffers()[1], pa.py_buffer(b"".join(filled))])
 
 
 def _timestamp_type(record: RawRecord) -> int:
