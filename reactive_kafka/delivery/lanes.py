@@ -171,8 +171,9 @@ class Lanes:
         """Whether lanes with work wait only for ``rate_limit``."""
         return False
 
-    def started(self, records: int) -> None:
-        """So many records were taken, and start now."""
+    def whole_taken(self) -> Callable[[int], None]:
+        """What starts as a whole was taken. Tell what is returned how many records start, once; 0: it never will."""
+        return lambda records: None
 
     def close(self) -> None:
         """Nothing is taken any more."""

@@ -65,6 +65,7 @@ class LimitedLanes(Lanes):
         self._clock = clock
         self._wake = wake  # called when records that were asked for may start
         self._timer: TimerHandle | None = None
+        self._to_start = 0  # how many were taken as a whole, and have not started
 
     def take(self) -> Lane | None:
         """As of all lanes; of what it gives one record is to be started, and only that."""
@@ -72,7 +73,7 @@ class LimitedLanes(Lanes):
             return None
         lane = super().take()
         if lane is not None:
-            self.started(1)
+            self._started(1)
         return lane
 
     def _is_early(self) -> bool:
@@ -90,9 +91,17 @@ class LimitedLanes(Lanes):
 
     @property
     def whole_at(self) -> float:
-        return self._bucket.full_at
+        return inf if self._to_start else self._bucket.full_at
 
-    def started(self, records: int) -> None:
+    def whole_taken(self) -> Callable[[int], None]:
+        self._to_start += 1
+        return self._whole_starts
+
+    def _whole_starts(self, records: int) -> None:
+        self._to_start -= 1
+        self._started(records)
+
+    def _started(self, records: int) -> None:
         self._bucket.take(records, self._clock.monotonic())
 
     def batch_due(self, max_records: int, max_wait_s: float) -> float | None:
@@ -101,7 +110,7 @@ class LimitedLanes(Lanes):
 
     def take_batch(self, max_records: int) -> list[Slice]:
         batch = super().take_batch(max_records)
-        self.started(sum(len(part.records) for part in batch))
+        self._started(sum(len(part.records) for part in batch))
         return batch
 
     def close(self) -> None:

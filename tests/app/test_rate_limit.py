@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from typing import Any
 
 import pytest
 
 from reactive_kafka import Batch, Message
 from reactive_kafka.observe.events import RecordPoisoned
+from reactive_kafka.spark.channel.job import SparkJob
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -193,4 +195,41 @@ async def test_spark_batches_count_their_records_too() -> None:
         await test.settled()
     assert [len(job.rows) for job in engine.jobs] == [20, 20, 10]
     assert [at - began[0] for at in began] == pytest.approx([0, 2.0, 4.0], abs=0.2)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_spark_batch_that_waits_for_another_channels_job_starts_when_it_is_called() -> None:
+    broker, began, turns = make_broker(), list[float](), iter([1.5, 0.0, 0.0])
+    app, engine = spark_app(broker, rate_limit="10/s", spark={"batch_max_records": 20})
+    engine.inside = lambda batch: began.append(now())
+    run = engine.run
+
+    async def run_in_turn(job: Any, **how: Any) -> Any:
+        await asyncio.sleep(next(turns))
+        return await run(job, **how)
+
+    engine.run = run_in_turn  # type: ignore[method-assign]
+    async with running(app, broker=broker) as test:
+        await send(test, *[b"1"] * 50)
+        await test.settled(timeout=20)
+    assert [at - began[0] for at in began] == pytest.approx([0, 2.0, 4.0], abs=0.2)
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_spark_batch_that_is_done_is_let_go_without_the_garbage_collector() -> None:
+    broker = make_broker()
+    app, engine = spark_app(broker, rate_limit="1000/s", spark={"batch_max_records": 20})
+    gc.collect()
+    gc.disable()
+    try:
+        async with running(app, broker=broker) as test:
+            await send(test, *[b"1"] * 60)
+            await test.settled(timeout=20)
+            assert len(engine.jobs) == 3
+            left = [one for one in gc.get_objects() if isinstance(one, SparkJob)]
+            assert left == []
+    finally:
+        gc.enable()
     await broker.close()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from math import inf
+from typing import cast
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reactive_kafka.delivery.limit import Bucket
+from reactive_kafka.clock import Clock
+from reactive_kafka.delivery.limit import Bucket, LimitedLanes
 
 RATES = st.sampled_from([1 / 3600, 0.1, 1.0, 3.0, 100.0, 12_345.6, 1e6])
 WAITS = st.lists(st.floats(0, 10) | st.just(0.0) | st.just(1e5), min_size=1, max_size=60)
@@ -59,6 +64,29 @@ def test_what_starts_as_a_whole_is_followed_by_a_pause_that_it_is_worth(rate: fl
         starts.append(now)
     for size, start, after in zip(sizes, starts, starts[1:], strict=False):
         assert after - start == pytest.approx(size / rate)
+
+
+@dataclass
+class Now:
+    at: float = 0.0
+
+    def monotonic(self) -> float:
+        return self.at
+
+
+@given(RATES, st.lists(st.tuples(st.integers(0, 10**6), st.floats(0, 100)), min_size=2, max_size=20))
+def test_what_starts_later_than_it_was_taken_counts_from_its_start(rate: float, taken: list[tuple[int, float]]) -> None:
+    now, starts = Now(), list[float]()
+    lanes = LimitedLanes(Bucket(rate), cast(Clock, now), lambda: None, shared=False)
+    for size, waits_s in taken:
+        now.at = max(now.at, lanes.whole_at)
+        starts_with = lanes.whole_taken()
+        assert lanes.whole_at == inf  # nothing else is taken meanwhile
+        now.at += waits_s
+        starts_with(size)
+        starts.append(now.at)
+    for (size, _), start, after in zip(taken, starts, starts[1:], strict=False):
+        assert (after - start) * NEAR >= size / rate
 
 
 def test_a_clock_that_stood_still_and_goes_on_much_later_brings_one_burst_and_no_more() -> None:

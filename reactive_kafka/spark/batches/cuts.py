@@ -91,9 +91,7 @@ class BatchQueue:
 
     def take(self) -> list[RecordRun]:
         """Take the next batch."""
-        runs = take_batch(self._free_lanes(), self._limits, weigh)
-        self._lanes.started(sum(len(part.records) for run in runs for part in run.slices))
-        return runs
+        return take_batch(self._free_lanes(), self._limits, weigh)
 
     def forget_weights(self) -> None:
         """Lanes were suspended: those that are retained are weighed again."""

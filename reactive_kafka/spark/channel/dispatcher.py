@@ -148,7 +148,17 @@ class SparkDispatcher(Workers):
             for lane in lanes:
                 self._context.signals.progress(lane)
 
-        job = SparkJob(self._context, runs, attempt, calls, outcomes, ahead)
+        records = sum(run.records for run in runs)
+        untold = [self._setup.lanes.whole_taken()] if outcomes is None else []
+
+        def starts() -> None:
+            # Counts for ``rate_limit``, the first time. Not when it was taken: it may have waited for its turn, and the
+            # next one would come right behind it. This knows nothing of the job, or a cycle would keep its records.
+            if untold:
+                untold.pop()(records)
+                self._changed.set()
+
+        job = SparkJob(self._context, runs, attempt, calls, starts, outcomes, ahead)
         self._jobs[job] = self._clock.monotonic()
         for lane in lanes:
             self._setup.lanes.hold(lane)
@@ -157,6 +167,8 @@ class SparkDispatcher(Workers):
             try:
                 await job.run()
             finally:
+                if untold:
+                    untold.pop()(0)
                 self._ended(job)
             if not self._is_closed:
                 self._go_on()  # at once, and not in the turn of another task: what a poll brings would come in between

@@ -54,11 +54,12 @@ class SparkJob:
 
     def __init__(
         self, context: JobContext, runs: Sequence[RecordRun], attempt: int, calls: Callable[[], None],
-        outcomes: Sequence[RunOutcome] | None = None, ahead: Ahead | None = None,
+        starts: Callable[[], None], outcomes: Sequence[RunOutcome] | None = None, ahead: Ahead | None = None,
     ) -> None:  # fmt: skip
         self.runs = runs
         self.has_called = outcomes is not None  # the function, or it never will
-        self._calls = calls  # told of the first call
+        self._calls = calls  # told that the first call is next
+        self._starts = starts  # told of each call
         self.left: Sequence[RecordRun] = runs if outcomes is None else ()  # without an outcome, in their order
         self.retries = 0  # attempts after the first one
         self.was_refused = False  # the group did not take the plan, so that nothing was run
@@ -163,8 +164,9 @@ class SparkJob:
                 number = attempts.begin()
                 frame, ahead = None if ahead is None else ahead.frame, None
                 rejected = await context.runner.run_batch(
-                    parts, number, alone=attempts.alone, supersedes=supersedes, no_waits=self._no_waits, frame=frame
-                )
+                    parts, number, alone=attempts.alone, supersedes=supersedes, no_waits=self._no_waits, frame=frame,
+                    on_call=self._starts,
+                )  # fmt: skip
                 return None if rejected is None else Worked(rejected)
             except OffloadError as error:
                 if isinstance(error.__cause__, SystemExit | KeyboardInterrupt):

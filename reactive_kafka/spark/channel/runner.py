@@ -78,13 +78,14 @@ class SparkRunner:
     async def run_batch(
         self, parts: Sequence[BatchPart], attempt: int, *, alone: bool = False, supersedes: tuple[str, ...] = (),
         no_waits: Future[None] | None = None, frame: Future[Made | None] | None = None,
+        on_call: Callable[[], None] = lambda: None,
     ) -> Sequence[Rejected] | None:  # fmt: skip
         """Run the function on *parts*, at least one; when this returns, all but the rejected records are done.
 
         These are the ones with corrupt payloads and those that the function rejected, by partition and offset, each
         once. One error may serve many. A rejected offset need not be that of a record. *alone*: no other job may run
         at the same time; *supersedes*: the ids of the failed ranges that these ranges were parts of; *frame*: what
-        :meth:`make` has been asked for these parts.
+        :meth:`make` has been asked for these parts; *on_call*: is told, on the event loop, that the function is called.
 
         Schemas that are not known here are asked for, and the batch waits for them, without a time of its own. None:
         *no_waits* was done meanwhile, or the application stops, and the records are neither done nor failed.
@@ -105,12 +106,13 @@ class SparkRunner:
         description = f"channel {self._channel!r}: {batch}{again}"
         self._ledger.begin(run, is_part=bool(supersedes))
         outcome: BatchOutcome = "failed"
+        told = partial(asyncio.get_running_loop().call_soon_threadsafe, on_call)
         known: Answers = {} if self.schemas is None else self.schemas.of_records()
         try:
             with self._telling(run), self._span(parts, run):
                 made = None if frame is None else await frame
                 while True:
-                    call = partial(self._call, parts, run, supersedes, known, made)
+                    call = partial(self._call, parts, run, supersedes, known, made, told)
                     result = await self.engine.run(
                         call if self.spans is None else partial(copy_context().run, call), timeout_s=run.timeout_s,
                         description=description, pool=settings.pool or self._channel, alone=alone, on_progress=note,
@@ -160,7 +162,7 @@ class SparkRunner:
 
     def _call(
         self, parts: Sequence[BatchPart], run: BatchRun, supersedes: tuple[str, ...], known: Answers,
-        made: Made | None, spark: Any,
+        made: Made | None, told: Callable[[], object], spark: Any,
     ) -> list[Rejected] | Missing:  # fmt: skip
         """Call the function; runs in a thread for jobs."""
         run.started = self.clock.monotonic()
@@ -169,6 +171,7 @@ class SparkRunner:
         with self._frame(rows, batch.rejects, known) as df:
             if isinstance(df, Missing):
                 return df
+            told()
             self.function.function(df, batch)
             return batch.rejects.close()
 
