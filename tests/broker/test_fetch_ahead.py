@@ -78,3 +78,16 @@ async def test_a_hurried_fetch_waits_for_nothing_is_sent_once_and_what_is_held_c
     waits = [(request._max_wait_ms, request._min_bytes) for request in node.sent]
     assert waits == [(500, 1), (500, 1), (500, 1), (0, 0), (500, 1), (500, 1), (500, 1)]
     assert not hasattr(node.sent[3], "repeated"), "it would be sent again without a pause"
+
+
+async def test_what_is_held_counts_again_also_where_the_hurried_fetch_fails() -> None:
+    class Gone(Node):
+        async def send(self, node_id: int, request: Any, **given: Any) -> Any:
+            raise ConnectionResetError
+
+    fetcher = fetcher_with(1)
+    sparing = Sparing(Gone(), lambda request, answer: None, 0.5, fetcher)
+    sparing.hurried |= ahead.hurry(fetcher)
+    with pytest.raises(ConnectionResetError):
+        await sparing.send(0, fetch())
+    assert fetcher._records[0]._backoff == BACKOFF_S

@@ -161,10 +161,12 @@ class Sparing:
                 self._last[node_id] = last, repeated
             request = repeated.request
         self._standing.pop(node_id, None)
-        answer = await self._client.send(node_id, request, **given)
+        try:
+            answer = await self._client.send(node_id, request, **given)
+        finally:
+            if is_hurried:
+                ahead.rest(self._fetcher)
         self._answered[node_id] = asyncio.get_running_loop().time()
-        if is_hurried:
-            ahead.rest(self._fetcher)
         self._look(request, answer)
         return answer
 
