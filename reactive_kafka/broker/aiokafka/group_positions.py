@@ -137,10 +137,10 @@ async def _turn(coordinator: Any, what: str) -> None:
     TransientBrokerError: nothing was sent.
     """
     doing = f"{what}: not sent, for the group's coordinator owes an answer"
-    await within(CALL_DEADLINE_S, _is_free(coordinator), doing)
+    await within(CALL_DEADLINE_S, _until_free(coordinator), doing)
 
 
-async def _is_free(coordinator: Any) -> None:
+async def _until_free(coordinator: Any) -> None:
     client = coordinator._client
     while True:
         await coordinator.ensure_coordinator_known()
@@ -152,7 +152,7 @@ async def _is_free(coordinator: Any) -> None:
         if not asked:
             return
         answers = [answer for _, _, answer in asked if not answer.done()]
-        # Whoever waited for an answer may have given up: it is owed all the same.
+        # Whoever waited for an answer may have given up. The coordinator owes it all the same.
         await (asyncio.wait(answers) if answers else asyncio.sleep(RETRY_S))
 
 
@@ -221,7 +221,7 @@ def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
         what = f"commit of {partition}: its metadata is too long for the broker"
         raise MetadataTooLargeError(what, too_large) from kind()
     error = translate(kind())
-    # A coordinator that another one follows says so also of what it has written, and the other one may have that.
+    # A coordinator that has been replaced says so also of what it has written, and its successor may have that.
     of_unknown = any(issubclass(one, COORDINATOR_MOVED) for _, one in errors) and not isinstance(error, NotOwnerError)
     raise (OutcomeUnknownError if of_unknown else type(error))(f"commit of {partition}: {error}") from kind()
 
