@@ -151,6 +151,7 @@ class Node:
             "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
             "log.dirs": str(self._directory / "data"),
             "num.partitions": "4",
+            "log.retention.ms": "-1",  # timestamps of tests may be old: Kafka would delete them after a week
             **{f"{topic}.replication.factor": "1" for topic in own_topics},
             "transaction.state.log.min.isr": "1",
             "share.coordinator.state.topic.min.isr": "1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -14,9 +15,11 @@ from pathlib import Path
 
 import pytest
 
+from reactive_kafka.broker.client import inspecting
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.jars import KafkaUnavailableError
 from reactive_kafka.broker.local import brokers_known_to, local_kafka
+from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Topics
 from tests.broker.members import Member
 from tests.harness.kafka import KafkaCluster
@@ -146,6 +149,29 @@ def test_three_nodes_replicate_and_outlive_one_of_them() -> None:
         wait_until(lambda: len(known(cluster, 2)) == 3)
     assert [node.pid for node in cluster.nodes.values()] == [None, None, None]
     assert not directory.exists()
+
+
+async def test_old_records_stay_where_retention_of_a_week_has_deleted_them_elsewhere() -> None:
+    often = {"log.initial.task.delay.ms": "0", "log.retention.check.interval.ms": "100"}
+    with KafkaCluster(properties=often) as cluster:
+        cluster.create_topic("kept", 1)
+        for name in ("before", "after"):  # two: between one's end and the other's every log was looked at
+            cluster.create_topic(name, 1, config={"retention.ms": "604800000"})
+        kept, before, after = (TopicPartition(name, 0) for name in ("kept", "before", "after"))
+        connector = KafkaConnector(cluster.bootstrap_servers)
+        producer = connector.producer(name="one", properties={})
+        async with inspecting(connector, {}) as inspector:
+            await producer.start()
+            try:
+                await (await producer.send("kept", b"old", timestamp_ms=1_000_000))
+                for gone in (before, after):
+                    await (await producer.send(gone.topic, b"old", timestamp_ms=1_000_000))
+                    async with asyncio.timeout(20):
+                        while (await inspector.beginning_offsets([gone]))[gone] == 0:
+                            pass
+                assert await inspector.beginning_offsets([kept]) == {kept: 0}
+            finally:
+                await producer.stop()
 
 
 async def test_clients_go_through_an_advertised_proxy_and_survive_a_reset() -> None:
