@@ -44,7 +44,8 @@ from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
 from reactive_kafka.partitions.start import by
 from reactive_kafka.records import Committed, Headers, Record, TopicPartition
 from reactive_kafka.spark.batches.batch import SparkBatch, SparkRange
-from reactive_kafka.verdicts.message import Batch, Message
+from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.message import Message
 
 __all__ = [
     "App", "Batch", "BrokerError", "BufferFullError", "CallNext", "Channel", "ChannelClosedError", "Checkpoint",

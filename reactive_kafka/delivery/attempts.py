@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextvars import Context
+from operator import attrgetter
 from typing import Any
 
 from reactive_kafka.backoff import drawn_chance
@@ -15,9 +16,11 @@ from reactive_kafka.errors import DecodeError
 from reactive_kafka.failure.retries import after_attempt
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.records import RawRecord
+from reactive_kafka.verdicts.batch import Batch, Piece, batch_of, settle_all, undecoded
 from reactive_kafka.verdicts.delivery import is_open
-from reactive_kafka.verdicts.message import Batch, Message, new_message
+from reactive_kafka.verdicts.message import Message, new_message
 
+_HEADERS = attrgetter("headers")
 Refused = tuple[Message[Any], BaseException]
 STORE_RETRY_S = 0.25
 """How soon a handler is called again whose transaction was not stored; there it waits while the store is away."""
@@ -34,18 +37,18 @@ class RetryingPool(WorkerPool):
         if invocation.is_blocking:
             self.tell_calls()  # a thread may outlive its call
 
-    async def _call_handler(self, worker: Worker, messages: list[Message[Any]]) -> None:
+    async def _call_handler(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
         raise NotImplementedError
 
-    async def _returned(self, worker: Worker, messages: list[Message[Any]]) -> None:
+    async def _returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
         """The handler has returned from a call with these messages."""
         raise NotImplementedError
 
-    def _not_stored(self, messages: list[Message[Any]]) -> list[Message[Any]]:
+    def _not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
         """Of messages that the handler is about to be called with, those that the checkpoint store does not have."""
         return messages
 
-    async def _attempt(self, worker: Worker, messages: list[Message[Any]]) -> BaseException | None:
+    async def _attempt(self, worker: Worker, messages: Sequence[Message[Any]]) -> BaseException | None:
         """Call the handler; what it raised, or None if that is nothing, or its verdict has been given."""
         # Nothing is called inside of an except block, or Python would make the error of one attempt the context of
         # what the next one raises.
@@ -109,7 +112,7 @@ class RetryingPool(WorkerPool):
             return error
         return DecodeError(refusal) if message.payload is None and refusal is not None else None
 
-    async def _fail(self, worker: Worker, messages: list[Message[Any]], error: BaseException) -> None:
+    async def _fail(self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException) -> None:
         """A first call has failed: try again in place as often as the channel says, then nack."""
         attempt, failed = 1, error
         while True:
@@ -141,7 +144,7 @@ class RetryingPool(WorkerPool):
         self._channel.exit(ending)
 
     async def _next_attempt(
-        self, worker: Worker, messages: list[Message[Any]], error: BaseException, attempt: int
+        self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException, attempt: int
     ) -> int | None:
         """Wait for the next call, and return its number; None if there is none: all is nacked, settled or put back."""
         still = [message for message in messages if is_open(message)]
@@ -209,20 +212,15 @@ class BatchDispatcher(RetryingPool):
 
     async def _run_batch(self, worker: Worker, slices: list[Slice]) -> None:
         now = self._clock.monotonic()
-        messages, refused = list[Message[Any]](), list[Refused]()
+        refused = list[Refused]()
         for part in slices:
             part.lane.tracker.start_range(part.first, len(part.records), now)
         try:
-            while (missing := self._decode_all(slices, messages, refused)) is not None:
-                waiting = [
-                    new_message(None, record, part.lane.tracker, index)
-                    for part in slices
-                    for index, record in enumerate(part.records, part.first)
-                ]
-                if not await self._schema_comes(worker, waiting, missing):
+            while isinstance(batch := self._read(slices, refused), SchemaMissing):
+                if not await self._schema_comes(worker, list(_undecoded(slices)), batch):
                     return
         except (SystemExit, KeyboardInterrupt) as ending:
-            self._leave_all(slices, ending)
+            self._leave(_undecoded(slices), ending)
             return
         for part in slices if self._settles_first else ():
             part.lane.tracker.settle_range(part.first, part.first + len(part.records))
@@ -232,69 +230,71 @@ class BatchDispatcher(RetryingPool):
                 self._channel.raised_after_ack(message, error)
             else:
                 worker.blocked_on.append(self._channel.nack(message, error))
-        if messages:
-            worker.messages = messages
-            messages = worker.messages = self._not_stored(messages)
+        if batch:
+            worker.messages = batch
+            messages = worker.messages = self._not_stored(batch)
             failed = await self._attempt(worker, messages) if messages else None
             if failed is not None:
                 await self._fail(worker, messages, failed)
             self._totals.durations.observe(self._clock.monotonic() - now)
         await self._wait_blocked(worker)
 
-    def _leave_all(self, slices: list[Slice], ending: BaseException) -> None:
-        """A deserializer asks the process to end: leave the records to the next owner, as when a handler does."""
-        for part in slices:
-            for index in range(part.first, part.first + len(part.records)):
-                part.lane.tracker.nack(index)
-        self._channel.exit(ending)
-
-    def _decode_all(
-        self, slices: list[Slice], messages: list[Message[Any]], refused: list[Refused]
-    ) -> SchemaMissing | None:
-        """Add the messages of all slices; or none of them, if a schema is still to come: that is returned."""
+    def _read(self, slices: list[Slice], refused: list[Refused]) -> Batch[Any] | SchemaMissing:
+        """The batch of what can be decoded; or a schema that is still to come, and then nothing else was done."""
+        pieces: list[Piece] = []
         try:
             for part in slices:
-                self._decode(part, messages, refused)
+                self._decode(part, pieces, refused)
         except SchemaMissing as missing:
-            messages.clear()
             refused.clear()
             return missing
-        return None
+        return batch_of(pieces)
 
-    def _decode(self, part: Slice, messages: list[Message[Any]], refused: list[Refused]) -> None:
-        """Add the messages of a slice; a record that cannot be decoded is refused alone."""
-        decode, refusal, tracker = self._invocation.decode, self._invocation.refusal, part.lane.tracker
-        decodes_keys, decode_record = self._invocation.decodes_keys, self._invocation.decode_record
+    def _decode(self, part: Slice, pieces: list[Piece], refused: list[Refused]) -> None:
+        """Add the pieces of a slice; a record that cannot be decoded is refused alone, and lies between two of them."""
+        refusal, decodes_keys, tracker = self._invocation.refusal, self._invocation.decodes_keys, part.lane.tracker
+        by_headers = self._invocation.decode_record is not None and any(map(_HEADERS, part.records))
+        if not (decodes_keys or by_headers or self._invocation.decode):
+            piece = undecoded(tracker, part.first, part.records)
+            if refusal is None or all(piece.payloads) or None not in piece.payloads:
+                pieces.append(piece)
+                return
+        piece = Piece(tracker, part.first, [], [], [])
         for index, record in enumerate(part.records, part.first):
             try:
-                if decode_record is not None and record.headers:
-                    payload = decode_record(record)
-                else:
-                    payload = record.value if decode is None else decode(record.value)
+                payload = self.payload_of(record)
                 if payload is None and refusal is not None:
                     raise DecodeError(refusal)
-                message = new_message(payload, record, tracker, index)
                 if decodes_keys:
+                    message = new_message(payload, record, tracker, index)
                     _ = message.key  # kept by the message
+                    piece.messages.append(message)
             except DecodeError as error:
                 refused.append((new_message(None, record, tracker, index), error))
+                pieces.append(piece)
+                piece = Piece(tracker, index + 1, [], [], [])
                 continue
-            messages.append(message)
+            piece.records.append(record)
+            piece.payloads.append(payload)
+        pieces.append(piece)
 
-    def _not_stored(self, messages: list[Message[Any]]) -> list[Message[Any]]:
-        return list(self._hook.before_call(messages)) if messages else messages
+    def _not_stored(self, messages: Sequence[Message[Any]]) -> Sequence[Message[Any]]:
+        return self._hook.before_call(messages) if messages else messages
 
-    async def _call_handler(self, worker: Worker, messages: list[Message[Any]]) -> None:
-        await self._isolation.apart(worker, self._call)(Batch(messages))
+    async def _call_handler(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
+        await self._isolation.apart(worker, self._call)(messages if isinstance(messages, Batch) else Batch(messages))
 
-    async def _returned(self, worker: Worker, messages: list[Message[Any]]) -> None:
+    async def _returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
         if self._invocation.ack == "post":
             if self._invocation.awaits_commits:
                 await self._isolation.done(worker, [Batch(messages).ack()])
-                return
-            for message in messages:
-                message.tracker.settle(message.index)
+            else:
+                settle_all(messages)
         elif self._keeps and self._invocation.ack == "manual":
             for message in messages:
                 if is_open(message):
                     self.returned.add(message)
+
+
+def _undecoded(slices: list[Slice]) -> Batch[Any]:
+    return batch_of([undecoded(part.lane.tracker, part.first, part.records) for part in slices])

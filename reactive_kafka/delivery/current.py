@@ -15,8 +15,9 @@ from typing import Any, Protocol
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import RawRecord
+from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery, is_open
-from reactive_kafka.verdicts.message import Batch, Message
+from reactive_kafka.verdicts.message import Message
 
 LONGEST_KEY = 200  # characters of a key in a log line
 

@@ -23,6 +23,7 @@ from reactive_kafka.errors import DecodeError, UnmatchedRecordError
 from reactive_kafka.failure.retries import after_attempt
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.records import RawRecord
+from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import is_open
 from reactive_kafka.verdicts.hook import Call
 from reactive_kafka.verdicts.message import Message, new_message
@@ -212,7 +213,7 @@ class BroadcastDispatcher(ChoosingDispatcher):
             message.tracker.settle(message.index)
 
     async def _next_attempt(
-        self, worker: Worker, messages: list[Message[Any]], error: BaseException, attempt: int
+        self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException, attempt: int
     ) -> int | None:
         """As ever for one handler; behind its last attempt the first of the next one."""
         (message,) = messages
@@ -250,16 +251,18 @@ class FilteringBatches(BatchDispatcher):
         super().__init__(setup, invocation, channel)
         self._skipping = skipping
 
-    def _decode(self, part: Slice, messages: list[Message[Any]], refused: list[Refused]) -> None:
-        decoded: list[Message[Any]] = []
+    def _read(self, slices: list[Slice], refused: list[Refused]) -> Batch[Any] | SchemaMissing:
+        chosen: list[Message[Any]] = []
         undecoded: list[Refused] = []
-        super()._decode(part, decoded, undecoded)
+        batch = super()._read(slices, undecoded)
+        if isinstance(batch, SchemaMissing):
+            return batch
         for message, error in undecoded:
             if self._skipping.is_too_old(message):
                 self._channel.skip(message, "age")
             else:
                 refused.append((message, error))
-        for message in decoded:
+        for message in batch:
             try:
                 why = self._skipping.why(message)
             except (SystemExit, KeyboardInterrupt):
@@ -268,6 +271,7 @@ class FilteringBatches(BatchDispatcher):
                 refused.append((message, error))
                 continue
             if why is None:
-                messages.append(message)
+                chosen.append(message)
             else:
                 self._channel.skip(message, why)
+        return Batch(chosen)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Sequence
 from math import inf
 from typing import Any
 
@@ -233,11 +234,11 @@ class SharedRuns(RetryingPool):
         await self._wait_blocked(worker)
         worker.messages = ()
 
-    async def _call_handler(self, worker: Worker, messages: list[Message[Any]]) -> None:
+    async def _call_handler(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
         (message,) = messages
         await self._isolation.apart(worker, self._call)(message if self._wants_message else message.payload)
 
-    async def _returned(self, worker: Worker, messages: list[Message[Any]]) -> None:
+    async def _returned(self, worker: Worker, messages: Sequence[Message[Any]]) -> None:
         if self._acks:
             for message in messages:
                 message.tracker.settle(message.index)

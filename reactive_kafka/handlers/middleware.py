@@ -15,8 +15,9 @@ from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place
 from reactive_kafka.outgoing.channel import AroundSend
 from reactive_kafka.outgoing.outputs import Put
 from reactive_kafka.records import Record
+from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.hook import Call
-from reactive_kafka.verdicts.message import Batch, Message
+from reactive_kafka.verdicts.message import Message
 
 CallNext = Callable[[Any], Awaitable[Any]]
 """The second argument of a middleware: calls what is inside of it, with a message, a batch or a record."""

@@ -28,7 +28,8 @@ from reactive_kafka.handlers.parameters import (
     why_not_source,
 )
 from reactive_kafka.records import Record
-from reactive_kafka.verdicts.message import Batch, Message
+from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.message import Message
 
 Handler = Callable[..., Any]
 

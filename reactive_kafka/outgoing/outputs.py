@@ -22,7 +22,8 @@ from reactive_kafka.outgoing.transactions import Transaction
 from reactive_kafka.outgoing.waiting import Settling, Telling
 from reactive_kafka.outgoing.writer import settle
 from reactive_kafka.records import RawRecord, Record
-from reactive_kafka.verdicts.message import Batch, Message
+from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.message import Message
 from reactive_kafka.verdicts.partition import ack_range, verdicts_of
 
 Put = Callable[[Any], Awaitable[bool]]

@@ -10,7 +10,8 @@ from typing import Any
 
 from reactive_kafka.handlers.signature import Handler, HandlerSpec
 from reactive_kafka.handlers.spec import AppSpec, IncomingSpec
-from reactive_kafka.verdicts.message import Batch, Message
+from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.message import Message
 
 
 @dataclass(slots=True)

@@ -18,8 +18,9 @@ from reactive_kafka.tracing.names import (
     of_place,
 )
 from reactive_kafka.tracing.tracer import Current, Tracing
+from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.hook import Call
-from reactive_kafka.verdicts.message import Batch, Message
+from reactive_kafka.verdicts.message import Message
 
 
 class CallSpans:

@@ -1,12 +1,11 @@
-"""What handlers get: a message, which is a record with ack and nack, and a batch of messages."""
+"""What handlers get: a message, which is a record with ack and nack."""
 
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime, timedelta
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.formats.cloudevents import CloudEvent
@@ -238,59 +237,3 @@ def new_message(payload: Any, record: RawRecord, tracker: OffsetTracker, index: 
     message.tracker = tracker
     message.index = index
     return message
-
-
-class Batch(Sequence[Message[T]], Generic[T]):
-    """At least one message, of one or more partitions, each partition's in order.
-
-    Each message may be settled by itself; ``ack`` and ``nack`` apply to those without a verdict.
-    """
-
-    __slots__ = ("_messages",)
-
-    def __init__(self, messages: Iterable[Message[T]]) -> None:
-        self._messages = tuple(messages)
-
-    @property
-    def payloads(self) -> list[T]:
-        """The payloads, in the messages' order."""
-        return [message.payload for message in self._messages]
-
-    def ack(self) -> Future[bool]:
-        """Ack every message without a verdict; True if that was at least one."""
-        return self._each(self._messages, lambda message: message.ack())
-
-    def nack(self, reason: BaseException) -> Future[bool]:
-        """Nack every message without a verdict, for the same reason; True if that was at least one."""
-        return self._each(self._messages, lambda message: message.nack(reason))
-
-    def transaction(self) -> AbstractAsyncContextManager[Any]:
-        """One transaction of the checkpoint store for the whole batch, as :meth:`Message.transaction` is for one."""
-        return verdicts_of(self._messages[0].tracker).channel.hook.transaction(self._messages)
-
-    def ack_up_to(self, message: Message[T]) -> Future[bool]:
-        """Ack *message* and those before it in this batch, of every partition; True if that was at least one.
-
-        Raises:
-            ValueError: The message is not in this batch.
-        """
-        last = next((at for at, one in enumerate(self._messages) if one is message), None)
-        if last is None:
-            raise ValueError(f"{message!r} is not in this batch")
-        return self._each(self._messages[: last + 1], lambda message: message.ack())
-
-    def _each(self, messages: Sequence[Message[T]], settle: Callable[[Message[T]], Future[bool]]) -> Future[bool]:
-        return verdicts_of(messages[0].tracker).channel.each(messages, settle)
-
-    @overload
-    def __getitem__(self, index: int) -> Message[T]: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[Message[T], ...]: ...
-    def __getitem__(self, index: int | slice) -> Any:
-        return self._messages[index]
-
-    def __len__(self) -> int:
-        return len(self._messages)
-
-    def __repr__(self) -> str:
-        return f"<Batch of {len(self._messages)} messages>"

@@ -11,7 +11,8 @@ from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.dependencies.depends import Depends, Need
 from reactive_kafka.handlers.dependencies.graph import Graph, Kind, Needing
 from reactive_kafka.handlers.signature import Shape, draft_handler, name_and_place, source_needs, why_no_source
-from reactive_kafka.verdicts.message import Batch, Message
+from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.message import Message
 
 HERE = __name__
 MESSAGE, BATCH, PAYLOAD = Shape.MESSAGE, Shape.BATCH, Shape.PAYLOAD

@@ -12,7 +12,8 @@ import pytest
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.signature import HandlerSpec, Shape, draft_handler, name_and_place, why_no_source
 from reactive_kafka.records import Record
-from reactive_kafka.verdicts.message import Batch, Message
+from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.message import Message
 
 if TYPE_CHECKING:
     from decimal import Decimal

@@ -13,7 +13,8 @@ from reactive_kafka.handlers.dependencies.depends import EXAMPLE, Depends, Facto
 from reactive_kafka.handlers.functions import code_of, is_coroutine, owner_of, resolve
 from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place, name_of_handler
 from reactive_kafka.handlers.spec import SourceSpec
-from reactive_kafka.verdicts.message import Batch, Message
+from reactive_kafka.verdicts.batch import Batch
+from reactive_kafka.verdicts.message import Message
 
 _REST = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 _EMPTY = inspect.Parameter.empty
