@@ -36,7 +36,7 @@ def budgets(unsettled: Mapping[TopicPartition, int], max_in_flight: int) -> dict
     return {partition: records for partition, records in allowed.items() if records > 0}
 
 
-PIECE = 256
+PIECE = 512
 """Most records that a poll brings of one partition, where partitions take turns. What a poll, a chunk and a worker's
 coming and going cost is little beside those of so many records."""
 

@@ -176,8 +176,9 @@ def test_a_window_that_is_far_below_the_number_of_partitions_is_kept_exactly() -
 
 
 def test_turns_bring_pieces_and_not_crumbs() -> None:
-    assert turn({}, 1000, 2000) == Turn(PIECE, {}, 1000)
-    assert turn({}, 100, 1000).each == PIECE
+    assert turn({}, 1000, 2000) == Turn(500, {}, 1000)
+    assert turn({}, 100, 1000).each == 450
+    assert turn({}, 1000, 20_000).each == PIECE
 
 
 def test_workers_that_take_a_partition_each_all_get_one() -> None:

@@ -24,6 +24,7 @@ from reactive_kafka.broker.aiokafka.asking import (
 )
 from reactive_kafka.broker.aiokafka.closing import close
 from reactive_kafka.broker.aiokafka.connecting import connect, why_away
+from reactive_kafka.broker.aiokafka.fetched.looks import look_quickly
 from reactive_kafka.broker.aiokafka.fetched.reading import MOST_UNPACKED_BYTES, Reader, has_expected_internals
 from reactive_kafka.broker.aiokafka.membership import Assignment, Membership
 from reactive_kafka.broker.aiokafka.patience import Patience
@@ -89,6 +90,8 @@ class AiokafkaConsumer(Assignment):
         look, fetcher = self._reader.answers.note, client._fetcher
         fetcher._client = Sparing(client._client, look, self._fetch_wait_s, fetcher, self._stands_s)
         self._reader.is_fast = has_expected_internals(client)
+        if self._reader.is_fast:
+            look_quickly(fetcher)
         self._client = client
         self._membership.listener = listener
         self._subscribe(client, self._membership)

@@ -270,7 +270,9 @@ class Reader:
 def has_expected_internals(client: Any) -> bool:
     """Whether what the fast way in reads is where it is expected; else the client's own way does it."""
     names = ("_records", "_wait_consume_future", "_notify", "_in_flight", "_select_read_replica", "_prefetch_backoff")
-    expected = (client._fetcher, (*names, "_fetch_max_bytes"))
+    asked = ("_fetch_max_bytes", "_fetch_min_bytes", "_fetch_max_wait_ms", "_max_partition_fetch_bytes", "_client_rack")
+    looks = ("_get_actions_per_node", "_preferred_read_replica", "_fetcher_timeout", "_isolation_level")
+    expected = (client._fetcher, (*names, *asked, *looks))
     read = (PartitionRecords, ("_consume_aborted_up_to", "_contains_abort_marker"))
     return all(hasattr(where, name) for where, names in (expected, read) for name in names)
 

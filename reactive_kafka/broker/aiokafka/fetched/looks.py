@@ -1,0 +1,58 @@
+"""What the client is to fetch next, at a fraction of what its own look at that costs.
+
+The client goes through all partitions when an answer has come, and again when the last of it is taken. Each look takes
+2.4 ms at 1,000 partitions: calls and a debug line for every one of them, and all of them shuffled.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from itertools import chain
+from random import randrange
+from typing import Any
+
+from aiokafka.protocol.fetch import FetchRequest
+
+
+def look_quickly(fetcher: Any) -> None:
+    """Have the client look in this way, and in its own where there is more to do than to fetch."""
+    usual = fetcher._get_actions_per_node
+    fetcher._get_actions_per_node = lambda assignment: actions(fetcher, assignment) or usual(assignment)
+
+
+def actions(fetcher: Any, assignment: Any) -> tuple[Any, ...] | None:
+    """What the client's ``_get_actions_per_node`` would say; None where a position or a leader is not known.
+
+    The order of partitions is another one: it begins anywhere, so that none is always the last one of an answer.
+    """
+    if fetcher._preferred_read_replica:  # of partitions that are read from a follower
+        return None
+    leader_of, states = fetcher._client.cluster.leader_for_partition, assignment._tp_state
+    records, in_flight = fetcher._records, fetcher._in_flight
+    waits: dict[int, float] = {}  # node -> how long what came from it may still hold back the others
+    for one, held in records.items():
+        if one in states and (backoff := held.calculate_backoff()):
+            node = leader_of(one)
+            waits[node] = max(backoff, waits.get(node, 0.0))
+    found, paused = defaultdict[int, list[tuple[str, int, int]]](list), []
+    for one, state in states.items():
+        if one in records or (node := leader_of(one)) in in_flight:
+            continue
+        if node is None or node == -1 or state._position is None:
+            return None
+        if state._paused:
+            paused.append(state._resume_fut)
+        elif node not in waits:
+            found[node].append((one.topic, one.partition, state._position))
+    timeout = min(waits.values(), default=fetcher._fetcher_timeout)
+    return [(node, _request(fetcher, those)) for node, those in found.items()], {}, timeout, False, paused
+
+
+def _request(fetcher: Any, found: list[tuple[str, int, int]]) -> FetchRequest:
+    first, by_topic = randrange(len(found)), defaultdict[str, list[tuple[int, int, int]]](list)
+    for topic, partition, position in chain(found[first:], found[:first]):
+        by_topic[topic].append((partition, position, fetcher._max_partition_fetch_bytes))
+    return FetchRequest(
+        fetcher._fetch_max_wait_ms, fetcher._fetch_min_bytes, fetcher._fetch_max_bytes, fetcher._isolation_level,
+        list(by_topic.items()), rack_id=fetcher._client_rack or "",
+    )  # fmt: skip
