@@ -161,8 +161,8 @@ class _Watch:
     """
 
     __slots__ = (
-        "_began", "_client", "_connection", "_follows_after_s", "_progress", "_request", "_silence_s", "_since",
-        "_timer", "_waits_s",
+        "_began", "_client", "_connection", "_follows_after_s", "_look_at", "_look_s", "_progress", "_request",
+        "_silence_s", "_since", "_timer", "_waits_s",
     )  # fmt: skip
 
     def __init__(
@@ -171,22 +171,25 @@ class _Watch:
         self._client, self._connection, self._request = client, connection, request
         self._waits_s, self._silence_s, self._follows_after_s = waits_s, silence_s, follows_after_s
         self._timer: asyncio.TimerHandle | None = None
+        self._look_s, self._look_at = min(LOOK_S, silence_s / 4), -inf
         self.begin()
 
     def begin(self) -> None:
         """It is sent, or sent again."""
-        self.cancel()
         self._began = self._since = time.monotonic()
         self._progress = self._stands()
-        self._again(self._waits_s)  # a node that has nothing to tell answers by then
+        # A node with nothing to tell answers by then. Sent again, a timer stands for several: each costs as its answer.
+        if self._look_at < self._began + self._waits_s + self._look_s:
+            self.cancel()
+            self._again(self._waits_s + (0.0 if self._timer is None else SLOW_S / 2))
 
     def cancel(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
     def _again(self, more_s: float = 0.0) -> None:
-        wait_s = more_s + min(LOOK_S, self._silence_s / 4)
-        self._timer = asyncio.get_running_loop().call_later(wait_s, self._look)
+        self._look_at = time.monotonic() + more_s + self._look_s
+        self._timer = asyncio.get_running_loop().call_later(more_s + self._look_s, self._look)
 
     def _stands(self) -> tuple[int, int]:
         """What changes with each answer, and with each byte of one."""
