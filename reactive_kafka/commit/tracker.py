@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from array import array
+from itertools import compress
 from typing import NamedTuple
 
 from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.metadata.codec import has_room
 from reactive_kafka.commit.metadata.user import UserMetadata
 from reactive_kafka.commit.plans import PlanBook, PlannedRange, Plans
-from reactive_kafka.commit.window import CLOSED_BASE, OPEN, SETTLED, RecordWindow
+from reactive_kafka.commit.window import CLOSED_BASE, NOT_SETTLED, OPEN, SETTLED, RecordWindow
 from reactive_kafka.records import TopicPartition
 
 REPEAT_AFTER_S, REPEAT_UNTIL_S = 1.0, 60.0
@@ -25,8 +26,11 @@ class OffsetTracker(RecordWindow):
     """
 
     __slots__ = (
-        "_book", "attempted", "committed", "counted", "kept", "limit", "owner", "start", "texts", "uncommitted_from",
+        "_book", "_left", "_seen", "attempted", "committed", "counted", "kept", "limit", "owner", "start", "texts",
+        "uncommitted_from",
     )  # fmt: skip
+
+    LONG = 8192  # so many records are counted each time, before it is noted which of them are left
 
     def __init__(
         self, partition: TopicPartition, position: int, *, committed: int | None = None, commit_start: bool = False
@@ -42,6 +46,7 @@ class OffsetTracker(RecordWindow):
         self.texts = UserMetadata()  # the user's strings that wait to be stored; the engine's kind once it is tracked
         self.owner: object = None  # the shell's handle, for a message that is settled
         self._book: PlanBook | None = None  # none while nothing was planned
+        self._seen, self._left = 0, list[int]()  # arrival number, and those before it that may not be settled
 
     def close(self) -> None:
         """End the assignment: nothing is tracked any more, and every later verdict is refused."""
@@ -53,10 +58,7 @@ class OffsetTracker(RecordWindow):
         # Every verdict compares its arrival number with the base anyway. So a late one is refused on the same path as
         # one that comes twice, and the hot path needs no check of its own for an assignment that is over.
         self.base = CLOSED_BASE
-        self.flags = bytearray()
-        self.started = array("d")
-        self.runs = []
-        self._book = None
+        self.flags, self.started, self.runs, self._book = bytearray(), array("d"), [], None
 
     @property
     def is_closed(self) -> bool:
@@ -137,7 +139,15 @@ class OffsetTracker(RecordWindow):
     def unsettled(self) -> int:
         """Records delivered (or queued) and not settled."""
         self.catch_up()
-        return len(self.flags) - self.flags.count(SETTLED)
+        flags, base = self.flags, self.base
+        left = self._left = self._left and [one for one in self._left if one >= base and flags[one - base] != SETTLED]
+        since = max(self._seen - base, 0)
+        count = len(left) + len(flags) - since - flags.count(SETTLED, since)
+        # Each poll asks. Behind a straggler it would count a million each time, of which all but a few are done.
+        if len(flags) - since > max(self.LONG, 8 * count):
+            left += compress(range(base + since, base + len(flags)), flags[since:].translate(NOT_SETTLED))
+            self._seen = base + len(flags)
+        return count
 
     def unsettled_up_to(self, index: int) -> int:
         """Records that are not settled, up to the one with this arrival number."""

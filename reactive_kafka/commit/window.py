@@ -13,6 +13,7 @@ from reactive_kafka.records import RawRecord, TopicPartition
 OPEN, SETTLED, NACKED = 0, 1, 2
 """One byte a record: no verdict; done; nacked, and its failure strategy not carried out (yet)."""
 
+NOT_SETTLED = bytes(flag != SETTLED for flag in range(256))  # of a flag, for ``translate``: whether it is not done
 NOT_STARTED = -1.0
 _NOT_STARTED = array("d", [NOT_STARTED])
 CLOSED_BASE = 1 << 62

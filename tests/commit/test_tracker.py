@@ -16,6 +16,7 @@ from reactive_kafka.commit.poison import oldest_started, overdue
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import DeliveryOrderError
 from reactive_kafka.records import TopicPartition
+from tests.commit.test_known_done import Counted
 
 TP = TopicPartition("orders", 0)
 
@@ -150,6 +151,23 @@ def test_an_ack_costs_the_same_in_a_window_of_a_hundred_thousand_as_in_one_of_a_
     little = min(acks_behind_a_straggler(1_000) for _ in range(10))
     much = min(acks_behind_a_straggler(100_000) for _ in range(2))
     assert much < 5 * little, "what looks at the whole window costs a hundred times as much"
+
+
+def test_polls_behind_a_straggler_look_at_what_is_new() -> None:
+    """Each asks how many records are not settled, and half a million had been counted for each thousand that came."""
+    tracker, most = OffsetTracker(TP, 0), 300_000
+    tracker.flags = flags = Counted()
+    looked_at = 0
+    for start in range(0, most, 1000):
+        tracker.deliver(range(start, start + 1000), start + 1000)
+        before = flags.looked_at
+        assert tracker.unsettled == (1001 if start else 1000)
+        looked_at += flags.looked_at - before
+        tracker.settle_range(max(start, 1), start + 1000)
+    assert tracker.unsettled == 1
+    assert looked_at < 10 * most, "to count all of them each time is 150 times"
+    tracker.settle(0)
+    assert tracker.unsettled == 0
 
 
 def test_settled_records_before_the_first_unsettled_one_take_no_memory() -> None:
@@ -313,12 +331,19 @@ def test_an_offset_is_found_by_its_arrival(offsets: list[int], data: st.DataObje
         assert tracker.offset_of(index) == offsets[index]
 
 
+class Impatient(OffsetTracker):
+    """Notes which records are not settled where few are counted."""
+
+    __slots__ = ()
+    LONG = 4
+
+
 class TrackerAgainstModel(RuleBasedStateMachine):
     """Deliver with gaps, ack, nack, settle in any order, twice and late; close; the model keeps each record."""
 
     @initialize(start=st.integers(0, 50))
     def begin(self, start: int) -> None:
-        self.tracker = OffsetTracker(TP, start)
+        self.tracker = Impatient(TP, start)
         self.records: list[list[object]] = []  # [offset, state] by arrival; state: open, acked, nacked, failed
         self.position = start
         self.started = 0
@@ -422,6 +447,12 @@ class TrackerAgainstModel(RuleBasedStateMachine):
         self.tracker.close()
         self.is_closed = True
         self.run = None
+
+    @rule()
+    def count(self) -> None:
+        """A poll asks, and so do those after it: what is known of the first answer must hold for theirs."""
+        unsettled = sum(state in ("open", "nacked") for _, state in self.records)
+        assert self.tracker.unsettled == (0 if self.is_closed else unsettled)
 
     def asked(self) -> OffsetTracker:
         """The tracker as if nobody had asked it anything since the last step: each question alone must do."""

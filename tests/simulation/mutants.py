@@ -360,7 +360,7 @@ MUTANTS = (
            "own, acked, later = None, self._newest_acked(), self._later"),
     Mutant("a string that moves no position waits for the next", BESIDE, "        if not has_moved and not tracker.texts.has_acked:",
            "        if not has_moved:"),
-    Mutant("an open record is kept as done", DONE, "_NOT_DONE = bytes(flag != SETTLED for flag", "_NOT_DONE = bytes(flag == 0 for flag",
+    Mutant("an open record is kept as done", WINDOW, "NOT_SETTLED = bytes(flag != SETTLED for flag", "NOT_SETTLED = bytes(flag == 0 for flag",
            "keep"),
     Mutant("the first open record is kept as done", DONE, "found[bisect_left(found, position) :", "found[bisect_left(found, position) + 1 :",
            "keep"),

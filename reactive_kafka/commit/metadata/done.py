@@ -15,9 +15,8 @@ from operator import itemgetter
 
 from reactive_kafka.commit.metadata.acks import MOST_OPEN
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.commit.window import CLOSED_BASE, SETTLED
+from reactive_kafka.commit.window import CLOSED_BASE, NOT_SETTLED, SETTLED
 
-_NOT_DONE = bytes(flag != SETTLED for flag in range(256))
 _SETTLED = bytes([SETTLED])
 
 
@@ -103,7 +102,7 @@ class _Piece:
         since, self.until = self.until, until
         flags = tracker.flags[since - tracker.base : until - tracker.base]
         if flags.count(SETTLED) < len(flags):
-            places = list(compress(range(len(flags)), flags.translate(_NOT_DONE)))
+            places = list(compress(range(len(flags)), flags.translate(NOT_SETTLED)))
             runs = list(_offsets(tracker, since, until))
             offsets = runs[0] if len(runs) == 1 else list(chain.from_iterable(runs))
             self.places.extend(map(range(since - self.first, until - self.first).__getitem__, places))
@@ -115,7 +114,7 @@ class _Piece:
         count = until - first - tracker.flags.count(SETTLED, first, until) if until > first else 0
         if 0 < count < len(self.places):  # so there are two or more
             flags = tracker.flags[first:until].rjust(self.until - self.first, _SETTLED)  # what was let go is done
-            are_open = bytes(itemgetter(*self.places)(flags)).translate(_NOT_DONE)
+            are_open = bytes(itemgetter(*self.places)(flags)).translate(NOT_SETTLED)
             self.places = list(compress(self.places, are_open))
             self.offsets = list(compress(self.offsets, are_open))
         return count > 0
