@@ -111,7 +111,7 @@ class WorkerPool(Workers):
     def _release(self, worker: Worker) -> None:
         lanes, worker.lanes = worker.lanes, ()
         key, worker.key = worker.key, UNKEYED
-        worker.left = lanes
+        worker.left += lanes
         for lane in lanes:
             if isinstance(lane, KeyedLane) and key is not UNKEYED:
                 lane.free(key)
@@ -119,7 +119,7 @@ class WorkerPool(Workers):
             self._channel.progress(lane)
 
     async def _rest(self, worker: Worker, most_s: float | None = None) -> bool:
-        """Wait for work; False: the worker ends. What it has settled last is timed first, as after each stretch."""
+        """Wait for work; False: the worker ends. What it has settled is timed first, as after each stretch."""
         self._look(worker)
         return await self._places.rest(worker, most_s)
 
@@ -130,7 +130,7 @@ class WorkerPool(Workers):
     def _look(self, worker: Worker) -> None:
         for lane in worker.left:
             lane.tracker.compact()
-        worker.left = ()
+        worker.left.clear()
 
     async def _wait_for_attempt(self, worker: Worker, messages: Sequence[Delivery], after_s: float) -> bool:
         """Wait for the next attempt; False if the channel stops, or the partition goes: they are given back then."""

@@ -42,14 +42,10 @@ class Fetcher:
         self._parts = parts
         self._settings = parts.settings
         self._table = table
-        self._lanes = parts.lanes
-        self._workers = parts.workers
-        self._clock = parts.clock
-        self._valves = Valves()
-        self._pace = Pace()
-        self._shares = Shares()
-        self._turned_at = -inf
-        self._brought = 0
+        self._lanes, self._workers, self._clock = parts.lanes, parts.workers, parts.clock
+        self._valves, self._pace, self._shares = Valves(), Pace(), Shares()
+        self._free: tuple[object, Asked] = None, Asked({})  # those that were read when all room was free, and that poll
+        self._turned_at, self._brought = -inf, 0
         self._holding: list[Partition] = []  # those that may hold records: no others can
         self._starts = starts
         self._ends = bool(table.ranges)  # reading may end
@@ -78,10 +74,8 @@ class Fetcher:
             if one.lane is not None:
                 low = min(one.lane.waiting // 2, self._settings.concurrency)
                 one.lane.low_water = one.lane.waiting if self._workers.takes_batches else low
-        if left_out:
-            self._parts.acknowledger.awaited_by.add(self)
-        else:
-            self._parts.acknowledger.awaited_by.discard(self)
+        awaited_by = self._parts.acknowledger.awaited_by
+        (awaited_by.add if left_out else awaited_by.discard)(self)
         to_pause, to_resume = self._valves.update(left_out, asked.budgets, stopped, now)
         consumer.pause(to_pause)
         consumer.resume(to_resume)
@@ -90,13 +84,16 @@ class Fetcher:
     def _at_once(self, room: int, stopped: set[TopicPartition]) -> Asked:
         """Few partitions: each poll may bring something of every one of them."""
         trackers = self._table.all_trackers()  # also of partitions that are about to go, or may be retained
-        held = {tracker.partition: tracker.unsettled for tracker in trackers}
-        held |= self._parts.hook.unstored(lambda: trackers)
+        unstored, reading = dict(self._parts.hook.unstored(lambda: trackers)), self._table.reading
+        is_free = not (stopped or self.holding() or unstored or self._workers.works_elsewhere)
+        if is_free and self._free[0] is reading:  # as most polls find it where few records come at a time
+            return self._free[1]
+        held = {tracker.partition: tracker.unsettled for tracker in trackers} | unstored
         # Where batches run elsewhere the next one is full before its turn, though that takes the last bit of the room.
         enough = 1 if self._workers.works_elsewhere else max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
         allowed = budget.budgets(held, room)
-        for one in self._table.reading:
+        for one in reading:
             lane = one.lane
             if lane is None or one.id in stopped or _is_long(lane):
                 continue
@@ -104,7 +101,9 @@ class Fetcher:
             if wants := self._workers.wants(lane, records if records >= enough or not lane.waiting else 0):
                 wanted[one.id] = wants
         self._read_ahead(wanted, held, stopped, room)
-        return Asked(wanted, None, [partition for partition in held if partition not in wanted])
+        asked = Asked(wanted, None, [partition for partition in held if partition not in wanted])
+        self._free = reading if is_free else None, asked
+        return asked
 
     def _in_turns(self, room: int, partitions: int, stopped: set[TopicPartition], now: float) -> Asked:
         """Many partitions: a poll brings pieces of some, and only those that hold something are looked at for it."""

@@ -188,6 +188,44 @@ async def test_what_was_paused_for_want_of_room_flows_again_after_rebalances() -
 
 
 @in_virtual_time
+async def test_what_polls_may_bring_where_nothing_is_held_is_so_for_the_partitions_of_then_and_no_longer() -> None:
+    app, other = make_app(ack="manual", max_in_flight=4), make_app()
+    kept, is_busy = list[Message[bytes]](), False
+
+    @app.incoming("orders")
+    async def mine(message: Message[bytes]) -> None:
+        if is_busy:
+            kept.append(message)
+        else:
+            await message.ack()
+
+    @other.incoming("orders")
+    async def his(message: Message[bytes]) -> None:
+        """Has its partition."""
+
+    broker = make_broker(2)
+    elsewhere = TestApp(other, broker=broker)
+    await elsewhere.__aenter__()
+    async with running(app, broker=broker) as test:
+        await until(lambda: len(facts(test).partitions) == 1, 60)
+        for _ in range(3):
+            await send(test, b"", partition=0)
+            await send(test, b"", partition=1)
+            await asyncio.sleep(5)
+        await elsewhere.__aexit__(None, None, None)
+        await until(lambda: len(facts(test).partitions) == 2, 60)
+        is_busy = True
+        for partition in range(2):
+            await send(test, *[b""] * 20, partition=partition)
+        await asyncio.sleep(10)
+        assert {message.partition for message in kept} == {0, 1}
+        assert 3 <= len(kept) <= 4
+        is_busy = False
+        await settle_all(kept, len(kept))
+    await broker.close()
+
+
+@in_virtual_time
 async def test_a_partition_with_little_waiting_is_not_behind_the_backlog_of_another() -> None:
     app, order = make_app(concurrency=1), list[int]()
 

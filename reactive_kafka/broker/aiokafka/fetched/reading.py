@@ -43,17 +43,14 @@ class Answers:
 
     def note(self, request: FetchRequest, answer: Any) -> None:
         """Look at an answer, before the client does."""
-        asked: dict[Any, int] = {}
         size = 0
-        if answer.topics:
-            asked = {(topic, one): offset for topic, parts in request.topics for one, offset, _ in parts}
         for at, (topic, partitions) in enumerate(answer.topics or ()):
             for number, (partition, code, *rest) in enumerate(partitions):
                 name, content = (topic, partition), rest[-1] or b""
                 self._contents.pop(name, None)
                 if not (code or content):  # most of them, where there are many
                     continue
-                if (error := _first_error(TopicPartition(*name), asked.get(name, 0), code, content)) is not None:
+                if (error := _first_error(request, TopicPartition(*name), code, content)) is not None:
                     self._errors[name] = error
                     sound = [*partitions]
                     sound[number] = (partition, 0, *rest[:-1], b"")
@@ -91,18 +88,18 @@ class Answers:
         return {error.partition: error for error in found.values() if positions.get(error.partition) == error.offset}
 
 
-def _first_error(partition: TopicPartition, offset: int, code: int, content: bytes) -> CorruptRecordError | None:
-    if code == kafka_errors.CorruptRecordException.errno:
-        return CorruptRecordError(partition, offset, "the broker finds it corrupt")
-    if code or not content:
-        return None
+def _first_error(request: FetchRequest, name: TopicPartition, code: int, content: bytes) -> CorruptRecordError | None:
+    reason = "a batch is cut short, or larger than max_partition_fetch_bytes"
     try:
-        reason = "a batch is cut short, or larger than max_partition_fetch_bytes"
-        if slice_at(content, 0) is not None:
+        if code == kafka_errors.CorruptRecordException.errno:
+            reason, content = "the broker finds it corrupt", b""
+        elif code or not content or slice_at(content, 0) is not None:
             return None
     except ValueError as error:
         reason = str(error)
-    return CorruptRecordError(partition, offset, reason, next_after(content, 0, offset))
+    offsets = (offset for topic, parts in request.topics for one, offset, _ in parts if (topic, one) == name)
+    asked = next(offsets, 0)
+    return CorruptRecordError(name, asked, reason, next_after(content, 0, asked))
 
 
 class Reader:
