@@ -111,7 +111,7 @@ class WorkerPool(Workers):
     def _release(self, worker: Worker) -> None:
         lanes, worker.lanes = worker.lanes, ()
         key, worker.key = worker.key, UNKEYED
-        worker.left += lanes
+        worker.left.update(lanes)
         for lane in lanes:
             if isinstance(lane, KeyedLane) and key is not UNKEYED:
                 lane.free(key)
