@@ -109,11 +109,11 @@ def stored(answer: Any) -> bool:
 
 
 def java_hash(text: str) -> int:
-    """What Kafka finds the partition of a group by."""
+    """What Kafka finds the partition of a group by: Java's hash of a string, without its sign."""
     number = 0
     for letter in text:
         number = (31 * number + ord(letter)) % 2**32
-    return (number if number < 2**31 else number - 2**32) & 0x7FFFFFFF
+    return number if number < 2**31 else 2**32 - number
 
 
 @pytest.mark.kafka
