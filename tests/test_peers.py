@@ -88,7 +88,7 @@ def test_a_record_that_nobody_sent_is_an_error_of_the_harness() -> None:
 def test_a_result_is_found_among_what_a_peer_writes_around_it() -> None:
     line = '{"records": 1000, "wall_s": 2.0, "cpu_s": 0.5, "peak_rss_mb": 64.0, "more": 1}'
     assert figures(f"hello\n{line}\n\x1b[?25h") == ran()
-    assert figures(f"hello\n\x1b[?25l\x1b[?25h{line}\n\x1b[?25h") == ran()
+    assert figures(f"hello\n\x1b[?25l\b\x1b[?25h{line}\n\x1b[?25h") == ran()
     assert figures("hello\n") is None
 
 

@@ -30,17 +30,14 @@ class Figures:
         return self.cpu_s / self.records * 1e6
 
 
-_CURSOR = "\x1b[?25hl"  # the letters of what hides the cursor and shows it
-
-
 def figures(output: str) -> Figures | None:
     """The result in what a contender has written: its last line in braces.
 
     Some peers write after it, and Faust hides the cursor before it, in the same line.
     """
     for line in reversed(output.splitlines()):
-        begin, brace, rest = line.partition("{")
-        if brace and not begin.strip(_CURSOR):
+        _, brace, rest = line.partition("{")
+        if rest.endswith("}"):
             read: dict[str, Any] = json.loads(brace + rest)
             return Figures(**{name: read[name] for name in Figures.__dataclass_fields__})
     return None
