@@ -55,7 +55,7 @@ class Worker:
         self.clean = context if keeps_apart else context.copy()  # what handlers find; one may have changed it
         self.pool, self.state = pool, WorkerState.IDLE
         self.lanes: Sequence[Lane] = ()  # those that it holds; empty also once they were released for it
-        self.left: set[Lane] = set()  # those that it has released, and where it has timed nothing yet
+        self.left: set[Lane] = set()  # those that it has released, and whose records it has not timed since
         self.piece: Sequence[RawRecord] = ()  # what it reads from a lane that it has to itself
         self.first = 0  # the arrival number of that piece's first record
         self.index = -1  # of the record that its handler has, where that is not told by the tracker's run

@@ -13,7 +13,7 @@ from reactive_kafka.commit.uncommitted import UncommittedBound
 from reactive_kafka.delivery.ages import Ages
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.partitions import budget
-from reactive_kafka.partitions.budget import Asked, Pace, Shares, Valves
+from reactive_kafka.partitions.budget import NOTHING, Asked, Pace, Shares, Valves
 from reactive_kafka.partitions.delayed import DelayedRecords, awaits_plans
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.partition import Partition
@@ -44,12 +44,11 @@ class Fetcher:
         self._table = table
         self._lanes, self._workers, self._clock = parts.lanes, parts.workers, parts.clock
         self._valves, self._pace, self._shares = Valves(), Pace(), Shares()
-        self._free: tuple[object, Asked] = None, Asked({})  # those that were read when all room was free, and that poll
+        self._free: tuple[object, Asked] = None, NOTHING  # those that were read when all room was free, and that poll
         self._turned_at, self._brought = -inf, 0
         self._holding: list[Partition] = []  # those that may hold records: no others can
-        self._starts = starts
+        self._starts, self._uncommitted = starts, uncommitted
         self._ends = bool(table.ranges)  # reading may end
-        self._uncommitted = uncommitted
         self.failures = ReadFailures(parts, table, starts)
         self.delayed = DelayedRecords(parts, table, delays, self._arrived)
 
@@ -74,8 +73,10 @@ class Fetcher:
             if one.lane is not None:
                 low = min(one.lane.waiting // 2, self._settings.concurrency)
                 one.lane.low_water = one.lane.waiting if self._workers.takes_batches else low
-        awaited_by = self._parts.acknowledger.awaited_by
-        (awaited_by.add if left_out else awaited_by.discard)(self)
+        if left_out:
+            self._parts.acknowledger.awaited_by.add(self)
+        else:
+            self._parts.acknowledger.awaited_by.discard(self)
         to_pause, to_resume = self._valves.update(left_out, asked.budgets, stopped, now)
         consumer.pause(to_pause)
         consumer.resume(to_resume)

@@ -23,7 +23,7 @@ class Piece(NamedTuple):
     first: int  # the arrival number of the first one
     records: Any  # a sequence of raw records
     payloads: list[Any]
-    messages: list[Message[Any]]  # empty where nobody has needed one so far
+    messages: list[Message[Any]]  # those that were made to decode their keys; else empty
 
 
 def undecoded(tracker: OffsetTracker, first: int, records: Sequence[RawRecord]) -> Piece:
@@ -103,7 +103,7 @@ class Batch(Sequence[Message[T]], Generic[T]):
 
 def batch_of(pieces: Sequence[Piece]) -> Batch[Any]:
     """The batch of what was read, whose messages are made when one is asked for."""
-    batch = Batch[Any](())
+    batch: Batch[Any] = Batch(())
     batch._made, batch._pieces = None, pieces
     return batch
 

@@ -87,17 +87,30 @@ async def test_reading_from_a_follower_is_left_to_the_client() -> None:
     assert actions(fetcher, assignment) is None
 
 
-async def test_no_partition_is_always_the_last_one_of_a_fetch() -> None:
-    partitions = [TopicPartition("a", number) for number in range(3)]
-    assignment = Assignment(partitions)
-    for one in partitions:
-        assignment.state_value(one).reset_to(0)
-    fetcher = SimpleNamespace(
+def fetcher_of_one_node() -> SimpleNamespace:
+    return SimpleNamespace(
         _records={}, _in_flight=set(), _preferred_read_replica={}, _max_partition_fetch_bytes=7, _fetch_max_wait_ms=500,
         _fetch_min_bytes=1, _fetch_max_bytes=99, _isolation_level=0, _client_rack=None, _fetcher_timeout=60.0,
         _client=SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=lambda one: 1)),
         _get_actions_per_node=lambda assignment: pytest.fail("it was left to the client"),
     )  # fmt: skip
+
+
+async def test_no_partition_is_always_the_last_one_of_a_fetch() -> None:
+    partitions = [TopicPartition("a", number) for number in range(3)]
+    assignment = Assignment(partitions)
+    for one in partitions:
+        assignment.state_value(one).reset_to(0)
+    fetcher = fetcher_of_one_node()
     look_quickly(fetcher)
     last = {fetcher._get_actions_per_node(assignment)[0][0][1].topics[0][1][-1][0] for _ in range(200)}
     assert last == {0, 1, 2}
+
+
+@pytest.mark.parametrize("missing", ["_records", "_client_rack", "_isolation_level"])
+async def test_a_client_whose_internals_differ_looks_in_its_own_way(missing: str) -> None:
+    fetcher = fetcher_of_one_node()
+    delattr(fetcher, missing)
+    own = fetcher._get_actions_per_node
+    look_quickly(fetcher)
+    assert fetcher._get_actions_per_node is own

@@ -90,8 +90,7 @@ class AiokafkaConsumer(Assignment):
         look, fetcher = self._reader.answers.note, client._fetcher
         fetcher._client = Sparing(client._client, look, self._fetch_wait_s, fetcher, self._stands_s)
         self._reader.is_fast = has_expected_internals(client)
-        if self._reader.is_fast:
-            look_quickly(fetcher)
+        look_quickly(fetcher)
         self._client = client
         self._membership.listener = listener
         self._subscribe(client, self._membership)

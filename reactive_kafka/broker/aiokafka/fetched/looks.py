@@ -11,13 +11,23 @@ from itertools import chain
 from random import randrange
 from typing import Any
 
+from aiokafka.consumer.subscription_state import Assignment, TopicPartitionState
 from aiokafka.protocol.fetch import FetchRequest
+
+_OF_FETCHER = (
+    "_get_actions_per_node", "_records", "_in_flight", "_preferred_read_replica", "_fetcher_timeout", "_client_rack",
+    "_fetch_max_wait_ms", "_fetch_min_bytes", "_fetch_max_bytes", "_isolation_level", "_max_partition_fetch_bytes",
+)  # fmt: skip
+_OF_STATE = ("_position", "_paused", "_resume_fut")
 
 
 def look_quickly(fetcher: Any) -> None:
-    """Have the client look in this way, and in its own where there is more to do than to fetch."""
-    usual = fetcher._get_actions_per_node
-    fetcher._get_actions_per_node = lambda assignment: actions(fetcher, assignment) or usual(assignment)
+    """Have the client look in this way; in its own where there is more to do than to fetch, or its internals differ."""
+    assignment = Assignment([])
+    expected = (fetcher, _OF_FETCHER), (assignment, ("_tp_state",)), (TopicPartitionState(assignment), _OF_STATE)
+    if all(hasattr(where, name) for where, names in expected for name in names):
+        usual = fetcher._get_actions_per_node
+        fetcher._get_actions_per_node = lambda assignment: actions(fetcher, assignment) or usual(assignment)
 
 
 def actions(fetcher: Any, assignment: Any) -> tuple[Any, ...] | None:

@@ -50,8 +50,8 @@ class Answers:
                 self._contents.pop(name, None)
                 if not (code or content):  # most of them, where there are many
                     continue
-                if (error := _first_error(request, TopicPartition(*name), code, content)) is not None:
-                    self._errors[name] = error
+                if (reason := _first_problem(code, content)) is not None:
+                    self._errors[name] = _corrupt(request, TopicPartition(*name), reason, content)
                     sound = [*partitions]
                     sound[number] = (partition, 0, *rest[:-1], b"")
                     answer.topics[at] = (topic, partitions := sound)
@@ -88,15 +88,21 @@ class Answers:
         return {error.partition: error for error in found.values() if positions.get(error.partition) == error.offset}
 
 
-def _first_error(request: FetchRequest, name: TopicPartition, code: int, content: bytes) -> CorruptRecordError | None:
-    reason = "a batch is cut short, or larger than max_partition_fetch_bytes"
+def _first_problem(code: int, content: bytes) -> str | None:
+    """Why what was fetched of a partition cannot begin with a batch, where that is so."""
+    if code == kafka_errors.CorruptRecordException.errno:
+        return "the broker finds it corrupt"
+    if code or not content:
+        return None
     try:
-        if code == kafka_errors.CorruptRecordException.errno:
-            reason, content = "the broker finds it corrupt", b""
-        elif code or not content or slice_at(content, 0) is not None:
-            return None
+        is_whole = slice_at(content, 0) is not None
     except ValueError as error:
-        reason = str(error)
+        return str(error)
+    return None if is_whole else "a batch is cut short, or larger than max_partition_fetch_bytes"
+
+
+def _corrupt(request: FetchRequest, name: TopicPartition, reason: str, content: bytes) -> CorruptRecordError:
+    """The error of a partition, at the offset that was asked for: looked up only now, as hardly an answer has one."""
     offsets = (offset for topic, parts in request.topics for one, offset, _ in parts if (topic, one) == name)
     asked = next(offsets, 0)
     return CorruptRecordError(name, asked, reason, next_after(content, 0, asked))
@@ -267,9 +273,7 @@ class Reader:
 def has_expected_internals(client: Any) -> bool:
     """Whether what the fast way in reads is where it is expected; else the client's own way does it."""
     names = ("_records", "_wait_consume_future", "_notify", "_in_flight", "_select_read_replica", "_prefetch_backoff")
-    asked = ("_fetch_max_bytes", "_fetch_min_bytes", "_fetch_max_wait_ms", "_max_partition_fetch_bytes", "_client_rack")
-    looks = ("_get_actions_per_node", "_preferred_read_replica", "_fetcher_timeout", "_isolation_level")
-    expected = (client._fetcher, (*names, *asked, *looks))
+    expected = (client._fetcher, (*names, "_fetch_max_bytes"))
     read = (PartitionRecords, ("_consume_aborted_up_to", "_contains_abort_marker"))
     return all(hasattr(where, name) for where, names in (expected, read) for name in names)
 
