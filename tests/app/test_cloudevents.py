@@ -115,6 +115,30 @@ async def test_a_handler_of_the_payload_a_batch_and_an_iteration_get_the_data() 
 
 
 @in_virtual_time
+async def test_a_batch_of_bytes_has_the_data_of_events_among_what_is_none() -> None:
+    app = App({
+        "kafka": {"group_id": "billing", "auto_offset_reset": "earliest"},
+        "incoming": {name: {"topic": "orders", "group_id": name} for name in ("payloads", "batches")},
+    })  # fmt: skip
+    payloads, batched = list[bytes](), list[bytes]()
+
+    @app.incoming("payloads")
+    async def handler(payload: bytes) -> None:
+        payloads.append(payload)
+
+    @app.incoming("batches")
+    async def batch_handler(batch: Batch[bytes]) -> None:
+        batched.extend(batch.payloads)
+
+    async with running(app) as test:
+        await test.send("orders", b"plain", partition=0)
+        message = kafka.to_structured(sdk_event(), JSONFormat())
+        await test.send("orders", message.value, headers=tuple(message.headers.items()), partition=0)
+        await until(lambda: len(payloads) == len(batched) == 2)
+    assert batched == payloads == [b"plain", b'{"id": 1}']
+
+
+@in_virtual_time
 async def test_without_detection_a_record_is_its_bytes() -> None:
     app = make_app(cloud_events=False)
     seen: list[Any] = []
