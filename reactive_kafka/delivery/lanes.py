@@ -78,6 +78,7 @@ class Lanes:
         self._pauses = Pauses() if pauses is None else pauses
         self._ready: deque[Lane] = deque()
         self.is_at_end = False  # all that is wanted has been read: what waits for a batch to fill waits in vain
+        self.out_of_room: set[object] = set()  # whose records fill the room, so that it is in vain until some are taken
 
     def new(self, tracker: OffsetTracker) -> Lane:
         """The lane of a partition whose reading begins."""
@@ -179,7 +180,7 @@ class Lanes:
         """Nothing is taken any more."""
 
     def batch_due(self, max_records: int, max_wait_s: float) -> float | None:
-        """When a batch may be taken, by the clock that arrivals were told in: at once if enough records wait.
+        """When a batch may be taken, by the clock that arrivals were told in: at once if enough wait or no more come.
 
         None while nothing waits that may be taken.
         """
@@ -187,13 +188,15 @@ class Lanes:
         if not ready:
             return None
         arrived = min(lane.arrived for lane in ready)
-        is_full = self.is_at_end or sum(lane.waiting for lane in ready) >= max_records
+        in_vain = self.is_at_end or self.out_of_room
+        is_full = in_vain or sum(lane.waiting for lane in ready) >= max_records
         return arrived if is_full else arrived + max_wait_s
 
     def take_batch(self, max_records: int) -> list[Slice]:
         """Take up to *max_records* of the lanes that may be taken now, in turn; each lane counts as held."""
         batch: list[Slice] = []
         room = max_records
+        self.out_of_room.clear()
         while room and self._ready:
             lane = self._ready.popleft()
             lane.queued = False

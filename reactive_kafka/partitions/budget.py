@@ -40,8 +40,10 @@ PIECE = 512
 """Most records that a poll brings of one partition, where partitions take turns. What a poll, a chunk and a worker's
 coming and going cost is little beside those of so many records."""
 
-TURN_S = 0.001
-"""How long the records of one turn take, as those before them went: so each of 1,000 partitions has one a second."""
+TURN_S, ROUND_S = 0.001, 0.1
+"""How long the records of one turn take, as those before them went: so each of 1,000 partitions has one a second. It is
+longer where there are so few partitions that each has one in a tenth of a second all the same: a poll for less than it
+could bring is paid for by fewer records."""
 
 LOOK_S = 0.02
 """How soon a poll asks for those that hold nothing, too, while workers have enough to do: what is new in a quiet
@@ -50,19 +52,23 @@ partition does not wait for the backlogs of others."""
 CRUMBS = 8
 """With less than this left to share, each partition brings a record of its own part instead."""
 
-FEW, ROOMY = 16, 128
-"""So few partitions need not take turns, if they have two records each; and any number, if they have so many each."""
+FEW, FEW_SHARED, ROOMY = 4, 16, 128
+"""So few partitions need not take turns, if they have two records each; the second, where there are more workers than
+partitions: turns leave most lanes empty, and each worker that has to leave one costs as much as the crumbs. Nor need
+any number of partitions that have so many records each."""
 
 
-def take_turns(partitions: int, max_in_flight: int, batch: int = 0) -> bool:
+def take_turns(partitions: int, max_in_flight: int, *, batch: int = 0, concurrency: int = 1) -> bool:
     """Whether partitions take turns, because the window divided among them would be crumbs.
 
-    Taking turns leaves some of the window free for whoever comes next, so a *batch*, the records that a call waits for,
-    of nearly all of it would never fill.
+    Or would be less than a *batch*, the records that a call waits for, where one of them has all that there is. Taking
+    turns leaves some of the window free for whoever comes next, so a batch of nearly all of it would never fill.
     """
     if max_in_flight < 2 * partitions:
         return True
-    return partitions > FEW and max_in_flight < ROOMY * partitions and batch <= max_in_flight - max_in_flight // 16
+    if batch:
+        return partitions > 1 and batch <= max_in_flight - max_in_flight // 16
+    return partitions > (FEW if concurrency <= partitions else FEW_SHARED) and max_in_flight < ROOMY * partitions
 
 
 def window(max_in_flight: int, partitions: int, *, is_set: bool) -> int:
@@ -98,10 +104,11 @@ class Pace:
         self._since = -inf
         self._done = 0
 
-    def look(self, done: int, now: float) -> int:
+    def look(self, done: int, now: float, partitions: int) -> int:
         """The records of one turn, by the monotonic clock and how many have been settled (*done*) in all."""
         if now - self._since >= TURN_S and done != self._done:
-            piece = max(1, min(PIECE, round((done - self._done) * TURN_S / (now - self._since))))
+            turn_s = max(TURN_S, ROUND_S / partitions)
+            piece = max(1, min(PIECE, round((done - self._done) * turn_s / (now - self._since))))
             if abs(piece - self.piece) * 4 > self.piece:  # the shares of a poll stay while it does: see Shares
                 self.piece = piece
             self._since, self._done = now, done

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from math import inf
-from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
-from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.commit.uncommitted import UncommittedBound
 from reactive_kafka.delivery.ages import Ages
@@ -19,7 +17,7 @@ from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.read_failures import ReadFailures
-from reactive_kafka.partitions.start import in_ranges
+from reactive_kafka.partitions.start import from_position, in_ranges, without_done
 from reactive_kafka.partitions.starting import tell_acks_dropped
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import TopicPartition
@@ -46,6 +44,7 @@ class Fetcher:
         self._valves, self._pace, self._shares = Valves(), Pace(), Shares()
         self._free: tuple[object, Asked] = None, NOTHING  # those that were read when all room was free, and that poll
         self._turned_at, self._brought = -inf, 0
+        self._taken = 0  # room, when a poll was asked for last
         self._holding: list[Partition] = []  # those that may hold records: no others can
         self._starts, self._uncommitted = starts, uncommitted
         self._ends = bool(table.ranges)  # reading may end
@@ -59,10 +58,11 @@ class Fetcher:
         # Also those that are about to go, or may be retained: what they hold takes room, so they have a share of it.
         partitions, room = len(self._table), self._settings.max_in_flight
         stopped, is_set = self.stopped(now), self._settings.max_in_flight_is_set
-        is_tight = is_set and self._workers.takes_batches
-        batch = self._settings.batch_max_records // self._settings.consumers if is_tight else 0
-        if budget.take_turns(partitions, room, batch) and not self._workers.works_elsewhere:
-            asked = self._in_turns(budget.window(room, partitions, is_set=is_set), partitions, stopped, now)
+        batch = self._settings.batch_max_records // self._settings.consumers if self._workers.takes_batches else 0
+        takes_turns = budget.take_turns(partitions, room, batch=batch, concurrency=self._settings.concurrency)
+        if takes_turns and not self._workers.works_elsewhere:
+            room = budget.window(room, partitions, is_set=is_set)
+            asked = self._in_turns(room, partitions, stopped, now, batch // partitions)
         else:
             asked = self._at_once(room, stopped)
         left_out = [one for name in asked.left_out if (one := self._read(name)) is not None]
@@ -77,10 +77,22 @@ class Fetcher:
             self._parts.acknowledger.awaited_by.add(self)
         else:
             self._parts.acknowledger.awaited_by.discard(self)
+        if self._workers.takes_batches and self._is_out_of_room(left_out, stopped):
+            self._lanes.out_of_room.add(self)
+            self._workers.work_is_there()
+        else:
+            self._lanes.out_of_room.discard(self)
         to_pause, to_resume = self._valves.update(left_out, asked.budgets, stopped, now)
         consumer.pause(to_pause)
         consumer.resume(to_resume)
         return asked
+
+    def _is_out_of_room(self, left_out: Iterable[Partition], stopped: set[TopicPartition]) -> bool:
+        """Whether all that is here waits for a batch to fill, and of a partition that waits nothing more may come."""
+        fills = self._taken >= self._settings.batch_max_records and not self._workers.works_elsewhere
+        if fills or not any(one.lane is not None and one.lane.waiting and one.id not in stopped for one in left_out):
+            return False
+        return sum(lane.waiting for one in self._holding if (lane := one.lane) is not None) == self._taken
 
     def _at_once(self, room: int, stopped: set[TopicPartition]) -> Asked:
         """Few partitions: each poll may bring something of every one of them."""
@@ -90,6 +102,7 @@ class Fetcher:
         if is_free and self._free[0] is reading:  # as most polls find it where few records come at a time
             return self._free[1]
         held = {tracker.partition: tracker.unsettled for tracker in trackers} | unstored
+        self._taken = sum(held.values())
         # Where batches run elsewhere the next one is full before its turn, though that takes the last bit of the room.
         enough = 1 if self._workers.works_elsewhere else max(1, room // (8 * max(1, len(held))))
         wanted: dict[TopicPartition, int] = {}
@@ -106,10 +119,11 @@ class Fetcher:
         self._free = reading if is_free else None, asked
         return asked
 
-    def _in_turns(self, room: int, partitions: int, stopped: set[TopicPartition], now: float) -> Asked:
+    def _in_turns(self, room: int, partitions: int, stopped: set[TopicPartition], now: float, least: int) -> Asked:
         """Many partitions: a poll brings pieces of some, and only those that hold something are looked at for it."""
         held = self._held()
-        piece = self._pace.look(self._brought - sum(held.values()), now)
+        self._taken = sum(held.values())
+        piece = max(least, self._pace.look(self._brought - self._taken, now, partitions))
         spread = 1 if self._lanes.shared and not self._lanes.is_keyed else self._settings.concurrency
         is_urgent = now - self._turned_at >= budget.LOOK_S or self._runs_dry(held)
         this = budget.turn(held, partitions, room, piece=piece, spread=spread, is_urgent=is_urgent)
@@ -233,7 +247,7 @@ class Fetcher:
             chunk, go_on_at = in_ranges(chunk, one.ranges, tracker.position)
             if go_on_at is not None and self._starts.consumer is not None:
                 self._starts.consumer.start_at({chunk.partition: go_on_at})
-        records, offsets = _from(chunk.records, tracker.position)
+        records, offsets = from_position(chunk.records, tracker.position)
         # What an earlier owner knew as done is left out before the tracker sees it: to everything behind here it is a
         # gap of the log. The tracker keeps the map until its position has passed it, because the next map is made of
         # its window and of what was left out.
@@ -245,7 +259,7 @@ class Fetcher:
                 tell_acks_dropped(self._parts, chunk.partition, reason)
             else:
                 all_there = len(records)
-                records, offsets = _without(kept, records, offsets)
+                records, offsets = without_done(kept, records, offsets)
                 self._parts.history.replays_avoided += all_there - len(records)
         if not records:
             tracker.deliver((), chunk.next_offset)
@@ -277,24 +291,3 @@ class Fetcher:
 def _is_long(lane: Lane) -> bool:
     """Whether a partition waits for its oldest record; a planned range is read to its end all the same."""
     return lane.tracker.window >= budget.MAX_WINDOW_RECORDS and not awaits_plans(lane)
-
-
-def _from(records: Sequence[Any], position: int) -> tuple[Sequence[Any], Sequence[int]]:
-    """Of the records (or their offsets, where executors read them) those from a position on, and their offsets."""
-    if isinstance(records, range):
-        kept = range(max(records.start, position), records.stop)
-        return kept, kept
-    if records and records[0].offset < position:
-        records = [record for record in records if record.offset >= position]
-    if not records:
-        return (), ()
-    low, high = records[0].offset, records[-1].offset
-    is_dense = high - low + 1 == len(records)
-    return records, range(low, high + 1) if is_dense else [record.offset for record in records]
-
-
-def _without(kept: AckMap, records: Sequence[Any], offsets: Sequence[int]) -> tuple[Sequence[Any], Sequence[int]]:
-    """Leave out what is done already; for the tracker that is a gap of the log."""
-    still_open = frozenset(kept.open_between(offsets[0], offsets[-1] + 1))
-    left = [record for record in records if record.offset >= kept.until or record.offset in still_open]
-    return left, [record.offset for record in left]

@@ -13,6 +13,7 @@ from operator import attrgetter
 from typing import Any, Literal
 
 from reactive_kafka.broker.client import Chunk
+from reactive_kafka.commit.metadata.acks import AckMap
 from reactive_kafka.config.schema import OffsetReset
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.records import TopicPartition
@@ -86,6 +87,27 @@ def in_ranges(chunk: Chunk, ranges: Ranges, position: int) -> tuple[Chunk, int |
     goes_on = chunk.next_offset < read_from and following < ranges.end
     kept = chunk._replace(records=_within(chunk.records, ranges), next_offset=following)
     return kept, read_from if goes_on else None
+
+
+def from_position(records: Sequence[Any], position: int) -> tuple[Sequence[Any], Sequence[int]]:
+    """Of the records (or their offsets, where executors read them) those from a position on, and their offsets."""
+    if isinstance(records, range):
+        kept = range(max(records.start, position), records.stop)
+        return kept, kept
+    if records and records[0].offset < position:
+        records = [record for record in records if record.offset >= position]
+    if not records:
+        return (), ()
+    low, high = records[0].offset, records[-1].offset
+    is_dense = high - low + 1 == len(records)
+    return records, range(low, high + 1) if is_dense else [record.offset for record in records]
+
+
+def without_done(kept: AckMap, records: Sequence[Any], offsets: Sequence[int]) -> tuple[Sequence[Any], Sequence[int]]:
+    """Leave out what is done already; for the tracker that is a gap of the log."""
+    still_open = frozenset(kept.open_between(offsets[0], offsets[-1] + 1))
+    left = [record for record in records if record.offset >= kept.until or record.offset in still_open]
+    return left, [record.offset for record in left]
 
 
 def _within(records: Sequence[Any], ranges: Ranges) -> Sequence[Any]:

@@ -307,6 +307,62 @@ async def test_batches_fill_at_once_however_many_partitions_they_come_from(
     assert ended[0] - began < 0.1 * len(sizes) + 0.2
 
 
+@pytest.mark.parametrize("partitions", [2, 4, 5, 6, 12, 16, 17, 100])
+@pytest.mark.parametrize("is_trickling", [False, True])
+@in_virtual_time
+async def test_batches_of_the_one_partition_that_has_a_backlog_fill_at_once(
+    partitions: int, is_trickling: bool
+) -> None:
+    app, sizes, ended = make_app(batch_max_records=500, batch_max_wait="5s"), list[int](), [0.0]
+
+    @app.incoming("orders")
+    async def handler(messages: Batch[bytes]) -> None:
+        sizes.append(len(messages))
+        await asyncio.sleep(0.1)
+        ended[0] = now()
+
+    broker = make_broker(partitions)
+    for _ in range(4000):
+        broker.produce("orders", b"")
+    async with running(app, broker=broker) as test:
+        began = now()
+        while is_trickling and len(sizes) < 8:
+            broker.produce("orders", b"", partition=1)
+            await asyncio.sleep(0.01)
+        await until(lambda: len(sizes) == 8)
+        await asyncio.sleep(0.2)
+        assert sizes == [500] * 8
+        assert ended[0] - began < 0.1 * len(sizes) + 0.2
+        await test.settled(timeout=60)
+
+
+@pytest.mark.parametrize("partitions", [2, 5, 6, 16, 17, 100])
+@pytest.mark.parametrize("busy", [1, 2, 100])
+@pytest.mark.parametrize(("batch", "room"), [(700, 1000), (900, 1000), (1000, 1000), (1, 1), (7, 7)])
+@in_virtual_time
+async def test_a_batch_that_has_no_room_to_fill_does_not_wait_for_more(
+    partitions: int, busy: int, batch: int, room: int
+) -> None:
+    app = make_app(batch_max_records=batch, batch_max_wait="5s", max_in_flight=room)
+    sizes, ended = list[int](), [0.0]
+
+    @app.incoming("orders")
+    async def handler(messages: Batch[bytes]) -> None:
+        sizes.append(len(messages))
+        await asyncio.sleep(0.1)
+        ended[0] = now()
+
+    broker, records = make_broker(partitions), 10 * room
+    for number in range(records):
+        broker.produce("orders", b"", partition=number % min(busy, partitions))
+    async with running(app, broker=broker) as test:
+        began = now()
+        await until(lambda: sum(sizes) >= records - room, within_s=400)
+        assert ended[0] - began < 0.15 * len(sizes) + 0.2  # none has waited
+        assert min(sizes[:-1]) >= room // 3
+        await test.settled(timeout=60)
+
+
 @pytest.mark.parametrize("orders", [{}, {"ordering": "key", "concurrency": 10}, {"max_in_flight": 200}])
 @in_virtual_time
 async def test_a_record_of_a_quiet_partition_does_not_wait_for_room_in_the_backlogs_of_many(

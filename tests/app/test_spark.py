@@ -67,6 +67,22 @@ async def test_after_a_crash_the_planned_range_runs_first_under_its_id_though_mo
 
 @pytest.mark.parametrize("mode", ["records", "ranges"])
 @in_virtual_time
+async def test_a_batch_that_has_no_room_to_fill_does_not_wait_for_more(mode: str) -> None:
+    broker = make_broker(5)
+    spark = {"mode": mode, "batch_max_records": 30, "batch_max_wait": "5s"}
+    app, engine = spark_app(broker, spark=spark, max_in_flight=30)
+    for number in range(100):
+        broker.produce("orders", str(number).encode(), partition=0)
+    async with running(app, broker=broker, partitions=5):
+        began = now()
+        await until(lambda: sum(len(job.rows) for job in engine.jobs) >= 80)
+        assert now() - began < 1
+        sizes = [len(job.rows) for job in engine.jobs]
+    assert min(sizes) >= 10
+
+
+@pytest.mark.parametrize("mode", ["records", "ranges"])
+@in_virtual_time
 async def test_a_failed_batch_goes_to_the_dead_letters_with_its_original_bytes(mode: str) -> None:
     broker = make_broker()
     app, engine = spark_app(broker, spark={"mode": mode}, **DEAD)

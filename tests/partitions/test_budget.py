@@ -11,6 +11,7 @@ from reactive_kafka.partitions.budget import (
     PAUSE_AFTER_S,
     PIECE,
     READ_AHEAD,
+    ROUND_S,
     TURN_S,
     Pace,
     Shares,
@@ -230,11 +231,27 @@ def test_what_is_asked_for_never_passes_the_limit_though_partitions_came_to_thos
 
 def test_few_partitions_and_wide_windows_take_no_turns() -> None:
     assert not take_turns(4, 1000)
-    assert not take_turns(16, 1000)
+    assert not take_turns(7, 1000)
+    assert take_turns(8, 1000)
     assert not take_turns(1000, 200_000)
     assert take_turns(100, 1000)
     assert take_turns(1000, 1000)
     assert take_turns(6, 2)
+
+
+def test_more_workers_than_partitions_need_turns_only_of_many() -> None:
+    assert take_turns(8, 1000, concurrency=8)
+    assert not take_turns(8, 1000, concurrency=9)
+    assert not take_turns(16, 2000, concurrency=1000)
+    assert take_turns(17, 2000, concurrency=1000)
+
+
+def test_for_batches_two_partitions_take_turns_unless_a_batch_needs_all_of_the_window() -> None:
+    assert not take_turns(1, 1000, batch=500)
+    assert take_turns(2, 1000, batch=500)
+    assert take_turns(1000, 1_000_000, batch=500)
+    assert take_turns(2, 1000, batch=938)
+    assert not take_turns(2, 1000, batch=939)
 
 
 def test_a_window_that_somebody_has_set_is_that_window() -> None:
@@ -250,13 +267,25 @@ def test_the_default_window_has_a_record_more_for_each_partition_that_takes_turn
 
 def test_a_turn_is_a_millisecond_of_work() -> None:
     pace = Pace()
-    assert pace.look(0, 100.0) == 1  # nothing is known yet
-    assert pace.look(500, 101.0) == 1
-    assert pace.look(500 + 20_000, 102.0) == 20
-    assert pace.look(30_000, 102.0 + TURN_S / 2) == 20  # too short to tell
-    assert pace.look(10_000_000, 103.0) == PIECE
-    assert pace.look(10_000_000, 200.0) == PIECE  # nothing came meanwhile
-    assert pace.look(10_000_100, 201.0) == 1
+    assert pace.look(0, 100.0, 100) == 1  # nothing is known yet
+    assert pace.look(500, 101.0, 100) == 1
+    assert pace.look(500 + 20_000, 102.0, 100) == 20
+    assert pace.look(30_000, 102.0 + TURN_S / 2, 100) == 20  # too short to tell
+    assert pace.look(10_000_000, 103.0, 100) == PIECE
+    assert pace.look(10_000_000, 200.0, 100) == PIECE  # nothing came meanwhile
+    assert pace.look(10_000_100, 201.0, 100) == 1
+
+
+@given(partitions=st.integers(1, 1000), a_second=st.integers(1, 100_000))
+def test_a_round_of_few_partitions_is_a_tenth_of_a_second_and_none_is_longer_than_a_second(
+    partitions: int, a_second: int
+) -> None:
+    pace = Pace()
+    pace.look(1, 0.0, partitions)
+    piece = pace.look(1 + a_second, 1.0, partitions)
+    if 1 < piece < PIECE:
+        round_s = partitions * piece / a_second
+        assert round_s == pytest.approx(max(ROUND_S, TURN_S * partitions), rel=0.5)
 
 
 def test_a_turn_does_not_change_with_every_poll() -> None:
@@ -264,7 +293,7 @@ def test_a_turn_does_not_change_with_every_poll() -> None:
     done, turns = 1, list[int]()
     for at_s, a_second in enumerate((0, 100_000, 120_000, 80_000, 126_000, 100_000, 90_000)):
         done += a_second
-        turns.append(pace.look(done, float(at_s)))
+        turns.append(pace.look(done, float(at_s), 100))
     assert turns == [1, 100, 100, 100, 126, 126, 90]
 
 

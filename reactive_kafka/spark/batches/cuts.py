@@ -68,7 +68,8 @@ class BatchQueue:
 
     def due(self) -> float:
         """When a batch may be taken (monotonic); infinite if there is nothing to take."""
-        limits = replace(self._limits, max_wait_s=0.0) if self._lanes.is_at_end else self._limits
+        in_vain = self._lanes.is_at_end or self._lanes.out_of_room
+        limits = replace(self._limits, max_wait_s=0.0) if in_vain else self._limits
         return max(batch_due(self._free_lanes(), limits, self._weight), self._lanes.whole_at)
 
     def ahead(self, held: Iterable[Lane]) -> list[RecordRun]:
@@ -91,6 +92,7 @@ class BatchQueue:
 
     def take(self) -> list[RecordRun]:
         """Take the next batch."""
+        self._lanes.out_of_room.clear()
         return take_batch(self._free_lanes(), self._limits, weigh)
 
     def forget_weights(self) -> None:
