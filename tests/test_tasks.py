@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from math import inf
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from reactive_kafka.errors import UnexpectedEndError
-from reactive_kafka.tasks import Tasks, each, outcome_of
+from reactive_kafka.tasks import TOGETHER_S, Tasks, each, ends_with_others, outcome_of
 from tests.app.helpers import in_virtual_time, now, settle_down
 from tests.app.sabotage import Odd
 
@@ -287,3 +290,18 @@ async def test_who_gives_up_waiting_for_a_function_cancels_it_once_and_leaves_it
         async with asyncio.timeout(1):
             await outcome_of(cleans, "hook", None)
     assert story == ["cleaned"]
+
+
+@given(wait_s=st.floats(0, 100) | st.just(inf), now=st.floats(0, 1e8), later_s=st.floats(0, 0.05))
+def test_waits_end_together_and_none_is_longer_or_much_shorter_than_it_was(
+    wait_s: float, now: float, later_s: float
+) -> None:
+    waits = ends_with_others(wait_s, now)
+    if not 1 <= wait_s < inf:
+        assert waits == wait_s
+        return
+    assert wait_s - TOGETHER_S - 1e-6 <= waits <= wait_s + 1e-6
+    steps = (now + waits) / TOGETHER_S
+    assert steps == pytest.approx(round(steps), abs=1e-5)
+    ends_at, other = now + waits, now + later_s + ends_with_others(wait_s, now + later_s)
+    assert other - ends_at == pytest.approx(0, abs=1e-6) or other - ends_at == pytest.approx(TOGETHER_S, abs=1e-6)

@@ -21,7 +21,7 @@ from reactive_kafka.partitions.fetcher import Fetcher
 from reactive_kafka.partitions.lifeline import Lifeline
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.parts import ClientParts
-from reactive_kafka.tasks import Handle, is_set_within
+from reactive_kafka.tasks import Handle, ends_with_others, is_set_within
 
 POLL_S = 0.5
 """Longest wait of one poll: the client must be polled all the time, paused or draining."""
@@ -199,12 +199,15 @@ class Connection:
         if asked.again_s is not None:
             return asked.again_s
         is_steady = self._starts.are_done and self._signals.is_taking() and not asked.left_out
-        return max(POLL_S, self._idle_poll_s) if self._is_idle and is_steady and self._away_since is None else POLL_S
+        if not (self._is_idle and is_steady and self._away_since is None):
+            return POLL_S
+        return ends_with_others(max(POLL_S, self._idle_poll_s), self._clock.monotonic())
 
     async def _check(self, consumer: Consumer) -> None:
         """Ask for a broker now and then; the client itself is silent about their absence."""
         while True:
-            await is_set_within(self._signals.look_soon, UNSURE_CHECK_S if self.reach.is_unsure else CHECK_S)
+            wait_s = UNSURE_CHECK_S if self.reach.is_unsure else CHECK_S
+            await is_set_within(self._signals.look_soon, ends_with_others(wait_s, self._clock.monotonic()))
             self._signals.look_soon.clear()
             asked_at = self._clock.monotonic()
             try:

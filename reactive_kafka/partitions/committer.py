@@ -26,7 +26,7 @@ from reactive_kafka.observe.events import CommitFailed, Observer
 from reactive_kafka.partitions.engine import CommitEngine, CommitRequest
 from reactive_kafka.partitions.parts import CommitFacts
 from reactive_kafka.records import TopicPartition
-from reactive_kafka.tasks import is_set_within
+from reactive_kafka.tasks import ends_with_others, is_set_within
 
 FLUSH_RETRY_S = 0.1
 
@@ -79,7 +79,8 @@ class Committer:
     async def run(self) -> None:
         """Commit what is due at every interval and request, for ever; CommitStrategyError where the strategy fails."""
         interval_s = self.engine.strategy.interval_s or math.inf
-        tick = self._clock.monotonic() + interval_s
+        now = self._clock.monotonic()
+        tick = now + ends_with_others(interval_s, now)
         while True:
             await self._until_due(tick)
             await asyncio.sleep(0)  # whatever is due: the loop turns

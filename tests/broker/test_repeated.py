@@ -14,11 +14,12 @@ from typing import Any
 import pytest
 from aiokafka.protocol.fetch import FetchRequest
 
-from reactive_kafka.broker.aiokafka.asking import Sparing, _nothing_new
+from reactive_kafka.broker.aiokafka.asking import Sparing
 from reactive_kafka.broker.aiokafka.connecting import built
 from reactive_kafka.broker.aiokafka.fetched.frames import answer_from
 from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
 from reactive_kafka.broker.aiokafka.fetched.session import FetchSession
+from reactive_kafka.broker.aiokafka.fetched.standing import nothing_new
 
 VERSIONS = {1: (0, 11)}
 NOTHING = (0, 7, 7, 0, [], -1, b"")  # code, end, stable end, start, aborted, replica, records
@@ -59,7 +60,7 @@ BOTH = pytest.mark.parametrize("read", [in_stream, in_place])
 
 
 def test_a_request_is_what_it_would_be_alone() -> None:
-    repeated = Repeated(fetch(), _nothing_new)
+    repeated = Repeated(fetch(), nothing_new)
     for _ in range(2):
         asked = repeated.request.prepare(VERSIONS)
         assert asked.encode() == fetch().prepare(VERSIONS).encode()
@@ -69,7 +70,7 @@ def test_a_request_is_what_it_would_be_alone() -> None:
 
 @BOTH
 def test_nothing_new_twice_is_read_once_and_names_no_partition_then(read: Read) -> None:
-    repeated, content = Repeated(fetch(), _nothing_new), answer(fetch(), NOTHING, NOTHING)
+    repeated, content = Repeated(fetch(), nothing_new), answer(fetch(), NOTHING, NOTHING)
     first = read(repeated, content, 1)
     assert [len(parts) for _, parts in first.topics] == [2]
     for number in (2, 3):
@@ -91,13 +92,13 @@ def test_nothing_new_twice_is_read_once_and_names_no_partition_then(read: Read) 
     ],
 )
 def test_records_errors_and_followers_are_read_each_time(said: tuple[Any, ...], code: int, read: Read) -> None:
-    repeated, content = Repeated(fetch(), _nothing_new), answer(fetch(), NOTHING, said, code=code)
+    repeated, content = Repeated(fetch(), nothing_new), answer(fetch(), NOTHING, said, code=code)
     for number in range(3):
         assert [len(parts) for _, parts in read(repeated, content, number).topics] == [2]
 
 
 def test_another_connection_begins_anew() -> None:
-    repeated, content = Repeated(fetch(), _nothing_new), answer(fetch(), NOTHING, NOTHING)
+    repeated, content = Repeated(fetch(), nothing_new), answer(fetch(), NOTHING, NOTHING)
     for _ in range(2):
         data = BytesIO(bytes(4) + content)
         data.seek(4)
@@ -109,7 +110,7 @@ def test_in_a_session_it_says_nothing_and_is_sent_again_under_the_next_epoch() -
     request: Any = fetch()
     request.session, request.anew = FetchSession(), False
     request.asks = frozenset((topic, *one) for topic, parts in request.topics for one in parts)
-    repeated, nothing = Repeated(request, _nothing_new, lambda: True), b"".join((bytes(6), pack(">i", 77), bytes(4)))
+    repeated, nothing = Repeated(request, nothing_new, lambda: 500), b"".join((bytes(6), pack(">i", 77), bytes(4)))
     kind = type(repeated.request.prepare(VERSIONS))
 
     def answers(content: bytes) -> tuple[bool, Any]:

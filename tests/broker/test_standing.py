@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from math import inf
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,10 +18,10 @@ from aiokafka.protocol.fetch import FetchRequest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from reactive_kafka.broker.aiokafka.asking import Sparing, _nothing_new
+from reactive_kafka.broker.aiokafka.asking import Sparing
 from reactive_kafka.broker.aiokafka.fetched.frames import answer_from
 from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
-from reactive_kafka.broker.aiokafka.fetched.standing import Standing
+from reactive_kafka.broker.aiokafka.fetched.standing import Standing, nothing_new
 from tests.broker.test_repeated import NOTHING, VERSIONS, answer, fetch
 
 ONE, OTHER = 1, 2  # nodes
@@ -101,7 +102,7 @@ def test_what_stands_is_what_the_fetcher_would_ask_for(
         for change, number in before:
             CHANGES[change](ground, number)
         asks = ground.asks()
-        standing = Standing(ground.fetcher, ONE, asks, until=10.0)
+        standing = Standing(ground.fetcher, ONE, asks, since=0.0, until=10.0)
         for change, number in [*then, ("no change", 0)]:
             if asks and standing.holds(1.0):
                 assert ground.asks() == asks
@@ -113,27 +114,27 @@ def test_what_stands_is_what_the_fetcher_would_ask_for(
 
 async def test_it_ends_with_its_time_the_assignment_more_partitions_and_a_rack() -> None:
     ground = Ground()
-    standing = Standing(ground.fetcher, ONE, ground.asks(), until=10.0)
+    standing = Standing(ground.fetcher, ONE, ground.asks(), since=0.0, until=10.0)
     assert standing.holds(9.9)
     assert not standing.holds(10.0)
     assignment = ground.assignment
     assignment._topic_partitions |= {aiokafka.TopicPartition("orders", 9)}
     assert not standing.holds(1.0)
     ground = Ground()
-    standing = Standing(ground.fetcher, ONE, ground.asks(), until=10.0)
+    standing = Standing(ground.fetcher, ONE, ground.asks(), since=0.0, until=10.0)
     assignment, asks = ground.assignment, ground.asks()
     ground.subscriptions.assign_from_user([aiokafka.TopicPartition("orders", 0)])
     assert not assignment.active
     assert not standing.holds(1.0)
     ground = Ground()
     ground.fetcher._client_rack = "a"
-    assert not Standing(ground.fetcher, ONE, asks, until=10.0).holds(1.0)
+    assert not Standing(ground.fetcher, ONE, asks, since=0.0, until=10.0).holds(1.0)
 
 
 async def test_a_partition_that_was_left_out_for_its_records_is_asked_for_next() -> None:
     ground = Ground()
     asks = frozenset(one for one in ground.asks() if one[1] != 3)
-    assert not Standing(ground.fetcher, ONE, asks, until=10.0).holds(1.0)
+    assert not Standing(ground.fetcher, ONE, asks, since=0.0, until=10.0).holds(1.0)
 
 
 class Connection:
@@ -171,8 +172,8 @@ def framed(number: int, content: bytes) -> bytes:
 
 
 async def test_it_is_sent_under_the_next_number_until_it_does_not_stand_any_more() -> None:
-    stands, again = [True, True, False], list[int]()
-    repeated = Repeated(fetch(), _nothing_new, lambda: stands.pop(0))
+    stands, again = [500, 120, None], list[int]()
+    repeated = Repeated(fetch(), nothing_new, lambda: stands.pop(0))
     repeated.sent_again = lambda: again.append(1)
     content, asked = answer(fetch(), NOTHING, NOTHING), repeated.request.prepare(VERSIONS)
     repeated.fetched(memoryview(framed(0, content)))  # so that it is known
@@ -187,7 +188,9 @@ async def test_it_is_sent_under_the_next_number_until_it_does_not_stand_any_more
     assert len(again) == 2
     for number, written in enumerate(connection.written, 2):
         header = asked.build_request_header(correlation_id=number, client_id="me").encode()
-        wanted = header + fetch().prepare(VERSIONS).encode()
+        same = fetch()
+        same._max_wait_ms = [500, 120][number - 2]
+        wanted = header + same.prepare(VERSIONS).encode()
         assert written == len(wanted).to_bytes(4, "big") + wanted
     answer_from(connection, framed(3, content))
     assert connection.answer.result().topics == []  # nothing new
@@ -195,8 +198,21 @@ async def test_it_is_sent_under_the_next_number_until_it_does_not_stand_any_more
     assert not stands
 
 
+@given(now=st.floats(0, 1e9), most_ms=st.integers(0, 60_000))
+def test_answers_with_nothing_come_together_and_none_later_than_the_client_says(now: float, most_ms: int) -> None:
+    async def standing() -> Standing:
+        ground = Ground()
+        ground.fetcher._fetch_max_wait_ms = most_ms
+        return Standing(ground.fetcher, ONE, ground.asks(), since=0.0, until=inf)
+
+    wait_ms = asyncio.run(standing()).wait_ms(now)
+    assert most_ms // 8 <= wait_ms <= most_ms
+    if wait_ms > most_ms // 8:
+        assert (int(now * 1000) + wait_ms) % most_ms == 0
+
+
 async def test_records_reach_who_waits() -> None:
-    repeated = Repeated(fetch(), _nothing_new, lambda: True)
+    repeated = Repeated(fetch(), nothing_new, lambda: 500)
     nothing, asked = answer(fetch(), NOTHING, NOTHING), repeated.request.prepare(VERSIONS)
     repeated.fetched(memoryview(framed(0, nothing)))
     connection: Any = Connection(asked)
@@ -210,7 +226,7 @@ async def test_records_reach_who_waits() -> None:
 
 @pytest.mark.parametrize("error", [BrokenPipeError(), RuntimeError("uvloop: the handler is closed")])
 async def test_a_connection_that_takes_it_no_more_is_closed(error: Exception) -> None:
-    repeated = Repeated(fetch(), _nothing_new, lambda: True)
+    repeated = Repeated(fetch(), nothing_new, lambda: 500)
     content, asked = answer(fetch(), NOTHING, NOTHING), repeated.request.prepare(VERSIONS)
     repeated.fetched(memoryview(framed(0, content)))
     connection: Any = Connection(asked, error)
@@ -234,7 +250,46 @@ async def test_a_node_that_answers_is_known_to_while_a_fetch_stands_and_a_seek_e
     for _ in range(2):
         await sparing.send(ONE, FetchRequest(500, 1, 99, 0, [("orders", offsets)]))
     sparing._answered.clear()
-    assert sent[1].repeated._stands()
+    assert sent[1].repeated._stands() is not None
     assert sparing.was_answered(ONE)
     sparing.forget()
-    assert not sent[1].repeated._stands()
+    assert sent[1].repeated._stands() is None
+
+
+async def test_all_stand_while_the_fetch_that_asks_for_all_is_on_its_way_again_and_no_longer() -> None:
+    ground, seen, is_reassigned = Ground(), list[float](), False
+    now = asyncio.get_running_loop().time()
+
+    class Client:
+        cluster = ground.cluster
+
+        async def send(self, node_id: int, request: FetchRequest, **_: Any) -> Any:
+            if hasattr(request, "repeated"):
+                request.repeated._stands()
+            if is_reassigned:
+                ground.subscriptions.assign_from_user([aiokafka.TopicPartition("orders", 0)])
+                ground.state(0).seek(7)
+            seen.append(sparing.all_stand_since())
+            return SimpleNamespace(topics=[])
+
+    sparing = Sparing(Client(), lambda *_: None, 0.5, ground.fetcher, 10.0)
+
+    async def fetched() -> float:
+        """Since when all stand while the second of two fetches is on its way."""
+        for _ in range(2):
+            asks = [(number, offset, most) for _, number, offset, most in ground.asks()]
+            await sparing.send(ONE, FetchRequest(500, 1, 99, 0, [("orders", asks)]))
+        assert sparing.all_stand_since() == inf
+        return seen[-1]
+
+    assert now <= await fetched() < now + 5
+    assert seen[0] == inf  # it was not known yet that the answer is nothing
+    ground.state(2).pause()
+    assert await fetched() == inf  # of that one nobody would hear
+    ground.state(2).resume()
+    assert await fetched() < inf
+    ground.cluster.moves(2, OTHER)
+    assert await fetched() == inf
+    ground.cluster.moves(2, ONE)
+    is_reassigned = True
+    assert await fetched() == inf

@@ -84,3 +84,23 @@ async def test_after_rest_a_rebalance_ends_what_stood(cluster: KafkaTestCluster,
             await rested(one)
             await fill(cluster, topic, {0: ["a"], 1: ["b"]})
             assert [len(await member.take(1)) for member in (one, other)] == [1, 1]
+
+
+async def test_after_rest_the_ids_of_topics_are_known_until_one_is_deleted(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(2)
+    await fill(cluster, topic, {0: ["a"], 1: ["b"]})
+    async with joined(cluster, topic, group) as member:
+        consumer = member.consumer
+        assert isinstance(consumer, AiokafkaConsumer)
+        await member.take(2)
+        await rested(member)
+        before = await consumer.topic_ids([topic])
+        asked_at = consumer._ids_told[0]
+        assert await consumer.topic_ids([topic]) == before
+        assert consumer._ids_told[0] == asked_at  # it was not asked for again
+        await cluster.recreate_topic(topic, 2)
+        async with asyncio.timeout(ANSWERED_S + 2 * SLACK_S):
+            while (await consumer.topic_ids([topic])).get(topic) in (None, before[topic]):  # noqa: ASYNC110
+                await asyncio.sleep(0.05)

@@ -6,7 +6,6 @@ import asyncio
 import time
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from copy import copy
 from math import inf
 from typing import Any
 
@@ -19,7 +18,7 @@ from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.aiokafka.closing import cancel
 from reactive_kafka.broker.aiokafka.fetched import ahead
 from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
-from reactive_kafka.broker.aiokafka.fetched.standing import Standing
+from reactive_kafka.broker.aiokafka.fetched.standing import Standing, nothing_new
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, our_keys, theirs, within
 from reactive_kafka.broker.aiokafka.topic_ids import TopicIdQuestion, topic_ids
 from reactive_kafka.errors import BrokerError, TransientBrokerError
@@ -29,7 +28,7 @@ PAUSES = Backoff(0.1, 1.0)  # a while without a question, and they begin anew
 
 ANSWERED_S = 0.5
 """Beyond the wait of a fetch: nobody need be asked whether it is there who has answered one since."""
-METADATA_S = 10.0
+METADATA_S = 15.0
 """How old the metadata may become where answers to fetches say that brokers are there."""
 
 
@@ -157,29 +156,38 @@ class Sparing:
             self._last[node_id] = asks, None
         else:
             if repeated is None:
-                repeated = Repeated(request, _nothing_new, lambda: self._stands(node_id, last))
+                repeated = Repeated(request, nothing_new, lambda: self._stands(node_id, last))
                 self._last[node_id] = last, repeated
             request = repeated.request
-        self._standing.pop(node_id, None)
         try:
             answer = await self._client.send(node_id, request, **given)
         finally:
+            self._standing.pop(node_id, None)
             if is_hurried:
                 ahead.rest(self._fetcher)
         self._answered[node_id] = asyncio.get_running_loop().time()
         self._look(request, answer)
         return answer
 
-    def _stands(self, node_id: int, asks: frozenset[Any]) -> bool:
-        """Whether a fetch that has brought nothing may be sent again without the fetcher's knowledge."""
+    def _stands(self, node_id: int, asks: frozenset[Any]) -> int | None:
+        """How many ms it may wait, if a fetch that has brought nothing may be sent again without the fetcher's help."""
         now = asyncio.get_running_loop().time()
         self._answered[node_id] = now
         if self._fetcher is None or self._last.get(node_id, (None,))[0] is not asks:
-            return False
+            return None
         standing = self._standing.get(node_id)
         if standing is None:
-            standing = self._standing[node_id] = Standing(self._fetcher, node_id, asks, now + self._stands_s)
-        return standing.holds(now)
+            standing = self._standing[node_id] = Standing(self._fetcher, node_id, asks, now, now + self._stands_s)
+        return standing.wait_ms(now) if standing.holds(now) else None
+
+    def all_stand_since(self) -> float:
+        """Since when fetches stand that ask for all that is assigned, by the loop's time; infinite: they do not."""
+        subscription = None if self._fetcher is None else self._fetcher._subscriptions.subscription
+        assignment = None if subscription is None else subscription.assignment
+        standing = self._standing.values()
+        if not standing or assignment is None or sum(one.asks_of(assignment) for one in standing) < len(assignment.tps):
+            return inf
+        return max(one.since for one in standing)
 
     def forget(self) -> None:
         """The fetcher is to see the next answers whole: what it knows of its partitions begins anew."""
@@ -193,7 +201,7 @@ class Sparing:
         """Whether a broker has answered a fetch so lately, these topics are known, and what is known is not old."""
         is_old = time.time() - self.cluster._last_successful_refresh_ms / 1000 > METADATA_S
         return (
-            not is_old
+            (not is_old or self.all_stand_since() < inf)
             and any(map(self.was_answered, self._answered))
             and all(map(self.cluster.partitions_for_topic, topics))
         )
@@ -228,20 +236,6 @@ def partitions_of(client: aiokafka.AIOKafkaConsumer, topics: Collection[str]) ->
     """The partitions that a client knows of these topics."""
     known = {topic: client._client.cluster.partitions_for_topic(topic) or () for topic in topics}
     return {TopicPartition(topic, number) for topic, numbers in known.items() for number in numbers}
-
-
-def _nothing_new(answer: Any) -> Any:
-    """What a fetch is taken to be answered with when the same bytes come again; None: they say something each time."""
-    if getattr(answer, "error_code", 0):
-        return None
-    # A follower that is named is kept for a while, and named anew at once when the leader is asked again.
-    names_followers = answer.API_VERSION >= 11
-    for _, partitions in answer.topics or ():
-        if any(code or rest[-1] or (names_followers and rest[-2] >= 0) for _, code, *rest in partitions):
-            return None
-    again = copy(answer)
-    again.topics = []
-    return again
 
 
 async def silent_leaders(

@@ -8,10 +8,14 @@ from struct import Struct
 from typing import Any
 
 from reactive_kafka.broker.aiokafka.fetched.answers import HEADER_BYTES, fetched
-from reactive_kafka.broker.aiokafka.fetched.requests import EPOCH_AT
+from reactive_kafka.broker.aiokafka.fetched.requests import EPOCH_AT, WAIT_AT
 
 _NUMBER = Struct(">i")
 _NUMBER_AT = 8  # behind the length, the key and the version
+
+
+def _never() -> None:
+    return None
 
 
 class Repeated:
@@ -19,11 +23,11 @@ class Repeated:
 
     That is all that a channel asks while nothing is written. Each connection begins anew.
 
-    A request that *stands* is sent again as soon as it is answered so: who waits for the answer hears of the first one
-    that is another. It is asked each time.
+    A fetch that *stands* is sent again as soon as it is answered so: who waits for the answer hears of the first one
+    that is another. It is asked each time, and says how many ms the broker may wait for more; None: it does not stand.
     """
 
-    def __init__(self, request: Any, again: Callable[[Any], Any], stands: Callable[[], bool] = lambda: False) -> None:
+    def __init__(self, request: Any, again: Callable[[Any], Any], stands: Callable[[], int | None] = _never) -> None:
         self.request = request
         request.repeated = self
         self.sent_again: Callable[[], object] = lambda: None  # told each time that it is
@@ -36,7 +40,8 @@ class Repeated:
         self._bytes = b""
         self._answer: Any = None
         self._message = bytearray()
-        self._epoch_at = 0
+        self._content_at = 0
+        self._wait_ms: int | None = None
 
     def _prepare(self, versions: Mapping[int, tuple[int, int]]) -> Any:
         if versions is not self._versions:  # the connection's own object
@@ -65,18 +70,22 @@ class Repeated:
         if not self._is_known(frame[HEADER_BYTES:]):
             return False
         session = getattr(self._asked, "session", None)
-        return (session is None or session.stands(self._asked.asked, self._answer.session_id)) and self._stands()
+        is_same = session is None or session.stands(self._asked.asked, self._answer.session_id)
+        self._wait_ms = self._stands() if is_same else None
+        return self._wait_ms is not None
 
     def message(self, number: int, client_id: str) -> bytes:
-        """The request as it goes over the connection, under another number."""
+        """The fetch as it goes over the connection, under another number."""
         if not self._message:
             header = self._asked.build_request_header(correlation_id=number, client_id=client_id).encode()
             content = header + self._asked.encode()
             self._message += _NUMBER.pack(len(content)) + content
-            self._epoch_at = _NUMBER.size + len(header) + EPOCH_AT
+            self._content_at = _NUMBER.size + len(header)
         _NUMBER.pack_into(self._message, _NUMBER_AT, number)
+        _NUMBER.pack_into(self._message, self._content_at + WAIT_AT, self._wait_ms)
         if hasattr(self._asked, "session"):
-            _NUMBER.pack_into(self._message, self._epoch_at, self._asked.session.again(self._asked.asked))
+            epoch = self._asked.session.again(self._asked.asked)
+            _NUMBER.pack_into(self._message, self._content_at + EPOCH_AT, epoch)
         return bytes(self._message)
 
     def _is_known(self, content: bytes | memoryview) -> bool:

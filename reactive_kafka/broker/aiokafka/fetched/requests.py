@@ -8,8 +8,8 @@ from typing import Any
 
 from aiokafka.protocol.fetch import FetchRequest
 
-EPOCH_AT = 21
-"""Where a fetch with a session has its epoch."""
+WAIT_AT, EPOCH_AT = 4, 21
+"""Where a fetch has its longest wait, in ms, and one with a session its epoch."""
 
 _BEFORE_TOPICS = {
     **dict.fromkeys((4, 5, 6), (Struct(">iiiib"), ())),

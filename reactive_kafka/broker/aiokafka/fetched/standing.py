@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from math import inf
 from typing import Any
 
@@ -10,11 +11,12 @@ class Standing:
     """Says of a fetch that was answered with nothing whether the fetcher would ask the node for the same once more.
 
     *asks* are its ``(topic, partition, offset, most bytes)``. Nobody tells of a change: each time it is looked whether
-    there is one. A fetcher that looks for replicas in its rack is left alone.
+    there is one. A fetcher that looks for replicas in its rack is left alone. It stands *since* a time.
     """
 
-    def __init__(self, fetcher: Any, node_id: int, asks: frozenset[Any], until: float) -> None:
-        self._until = until
+    def __init__(self, fetcher: Any, node_id: int, asks: frozenset[Any], since: float, until: float) -> None:
+        self.since, self._until = since, until
+        self._most_ms: int = fetcher._fetch_max_wait_ms
         self._cluster = cluster = fetcher._client.cluster
         self._known_ms = cluster._last_successful_refresh_ms
         subscription = fetcher._subscriptions.subscription
@@ -48,3 +50,28 @@ class Standing:
             # A paused one whose position is to be found anew has the fetcher look, whether it asks for it or not.
             and all(state._paused and state._position is not None for state in self._paused)
         )
+
+    def wait_ms(self, now: float) -> int:
+        """How long the node may wait for more: so that its answer comes together with those of other channels.
+
+        Each answer that comes alone wakes the loop, which costs more than all that is done with it.
+        """
+        return max(self._most_ms // 8, self._most_ms - int(now * 1000) % max(1, self._most_ms))
+
+    def asks_of(self, assignment: Any) -> int:
+        """For how many partitions of this assignment it asks."""
+        return len(self._asked) if assignment is self._assignment and assignment.tps is self._partitions else 0
+
+
+def nothing_new(answer: Any) -> Any:
+    """What a fetch is taken to be answered with when the same bytes come again; None: they say something each time."""
+    if getattr(answer, "error_code", 0):
+        return None
+    # A follower that is named is kept for a while, and named anew at once when the leader is asked again.
+    names_followers = answer.API_VERSION >= 11
+    for _, partitions in answer.topics or ():
+        if any(code or rest[-1] or (names_followers and rest[-2] >= 0) for _, code, *rest in partitions):
+            return None
+    again = copy(answer)
+    again.topics = []
+    return again
