@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parent.parent
 RESULTS = ROOT / "benchmarks" / "results.md"
 README = ROOT / "README.md"
 IN_README: tuple[str, ...] = (
-    "no-op", "no-op, 100 partitions", "no-op, 1,000 partitions", "no-op, by key", "10 ms", "JSON", "Avro",
-    gauges.LATENCY, gauges.START_UP, gauges.REST,
+    "no-op", "no-op, 16 partitions", "no-op, 100 partitions", "no-op, 1,000 partitions", "no-op, by key", "10 ms",
+    "JSON", "Avro", gauges.LATENCY, gauges.START_UP, gauges.REST,
 )  # fmt: skip
 MARKS = ("<!-- bench -->\n", "<!-- /bench -->\n")
 

@@ -7,6 +7,7 @@ from typing import Literal
 
 Series = Literal[
     "no-op",
+    "no-op, 16 partitions",
     "no-op, 100 partitions",
     "no-op, 1,000 partitions",
     "no-op, by key",
@@ -40,6 +41,7 @@ class Source:
 
 FEW_PARTITIONS = 4
 PARTITIONS: dict[Series, int] = {
+    "no-op, 16 partitions": 16,
     "no-op, 100 partitions": 100,
     "no-op, 1,000 partitions": 1000,
     "no-op, behind a record that is not settled": 1,
@@ -97,6 +99,10 @@ OURS_BYTES = "reactive_kafka, `bytes`"
 OURS_BATCH = "reactive_kafka, `Batch[bytes]` of 500"
 CONSUME = "confluent-kafka `consume(500)`"
 FASTSTREAM_BATCH = "FastStream `batch=True`"
+GETMANY_16 = f"{GETMANY}, 16 partitions"
+OURS_MESSAGE_16 = f"{OURS_MESSAGE}, 16 partitions"
+OURS_BYTES_16 = f"{OURS_BYTES}, 16 partitions"
+OURS_BATCH_16 = f"{OURS_BATCH}, 16 partitions"
 GETMANY_100 = f"{GETMANY}, 100 partitions"
 OURS_MESSAGE_100 = f"{OURS_MESSAGE}, 100 partitions"
 OURS_BYTES_100 = f"{OURS_BYTES}, 100 partitions"
@@ -145,6 +151,10 @@ CONTENDERS = (
         records=FEW,
         commits="each record",
     ),
+    Contender(name=GETMANY_16, run="raw:getmany", series="no-op, 16 partitions"),
+    Contender(name=OURS_MESSAGE_16, run="ours:on_message", series="no-op, 16 partitions", reads_all=True),
+    Contender(name=OURS_BYTES_16, run="ours:on_bytes", series="no-op, 16 partitions", reads_all=True),
+    Contender(name=OURS_BATCH_16, run="ours:on_batch", series="no-op, 16 partitions", reads_all=True),
     Contender(name=GETMANY_100, run="raw:getmany", series="no-op, 100 partitions"),
     Contender(name=OURS_MESSAGE_100, run="ours:on_message", series="no-op, 100 partitions", reads_all=True),
     Contender(name=OURS_BYTES_100, run="ours:on_bytes", series="no-op, 100 partitions", reads_all=True),
@@ -236,6 +246,7 @@ CONTENDERS = (
 
 BASELINES: dict[Series, str] = {
     "no-op": GETMANY,
+    "no-op, 16 partitions": GETMANY_16,
     "no-op, 100 partitions": GETMANY_100,
     "no-op, 1,000 partitions": GETMANY_1000,
     "no-op, by key": OURS_BY_KEY[10],
