@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from asyncio import Future
+from math import inf
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +22,7 @@ MOST_BYTES, BACKOFF_S = 4_000, 0.1
 def held(left_bytes: int | None, backoff_s: float = BACKOFF_S) -> Any:
     """A piece of which so much is left; None: nobody has begun to read it."""
     reader = {} if left_bytes is None else {"reader": SimpleNamespace(left_bytes=left_bytes)}
-    return SimpleNamespace(_backoff=backoff_s, **reader)
+    return SimpleNamespace(_backoff=backoff_s, _created=-1e6, **reader)
 
 
 def fetcher_with(*lefts: int | None, in_flight: tuple[int, ...] = ()) -> Any:
@@ -91,3 +93,25 @@ async def test_what_is_held_counts_again_also_where_the_hurried_fetch_fails() ->
     with pytest.raises(ConnectionResetError):
         await sparing.send(0, fetch())
     assert fetcher._records[0]._backoff == BACKOFF_S
+
+
+def test_a_fetch_without_what_is_held_of_its_node_waits_for_a_part_of_the_time_that_it_was_held() -> None:
+    fetcher = fetcher_with(1, 1, 1)
+    for partition, created in enumerate((10.0, 12.0, 19.0)):
+        fetcher._records[partition]._created = created
+    fetcher._select_read_replica = lambda partition: partition // 2
+    assert ahead.most_wait_ms(fetcher, 0, 12.8) == pytest.approx(100)  # the one that came last ends first, perhaps
+    assert ahead.most_wait_ms(fetcher, 1, 19.0) == 0
+    assert ahead.most_wait_ms(fetcher, 2, 19.0) == inf
+
+
+async def test_such_a_fetch_is_sent_with_that_wait_and_does_not_stand() -> None:
+    node, fetcher = Node(), fetcher_with(1)
+    sparing = Sparing(node, lambda request, answer: None, 0.5, fetcher)
+    for held_s in (0.4, 0.4, 0.4, 60, 60, 60):
+        fetcher._records[0]._created = monotonic() - held_s
+        await sparing.send(0, fetch())
+    waits = [request._max_wait_ms for request in node.sent]
+    assert all(50 <= wait_ms < 150 for wait_ms in waits[:3])
+    assert waits[3:] == [500, 500, 500]
+    assert [hasattr(request, "repeated") for request in node.sent] == [False] * 3 + [True] * 3

@@ -147,10 +147,13 @@ class Sparing:
         asks = frozenset((topic, *one) for topic, partitions in request.topics for one in partitions)
         last, repeated = self._last.get(node_id, (None, None))
         request.asks, request.anew = asks, last is None
+        most_ms = inf if self._fetcher is None else ahead.most_wait_ms(self._fetcher, node_id, time.monotonic())
         if is_hurried := node_id in self.hurried:
             self.hurried.discard(node_id)
-            request._max_wait_ms = request._min_bytes = 0
-        if last != asks or is_hurried:  # which must never stand
+            most_ms = request._min_bytes = 0
+        if is_short := most_ms <= request._max_wait_ms:
+            request._max_wait_ms = int(most_ms)
+        if last != asks or is_short:  # which must never stand
             # Where records come it is sent once. A Repeated would be made in vain, and its request refers to it: at
             # 10,000 records/s such cycles had the garbage collector stop the loop for 30 ms each second.
             self._last[node_id] = asks, None

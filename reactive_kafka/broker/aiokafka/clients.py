@@ -1,7 +1,7 @@
 """aiokafka's consumer behind the seam, as a member or a static assignment.
 
 The rooms next to it use private attributes of aiokafka (the package caps its version): what it fetched, its
-coordinator, and one request built by hand. docs/internals.md names each trap, H1 to H21, and the test that shows it.
+coordinator, and one request built by hand. docs/internals.md names each trap, H1 to H22, and the test that shows it.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ which there was nothing to do: a fifth of the time.
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 LEFT = 4
@@ -14,6 +15,19 @@ and a part of another."""
 
 FULL = 0.75
 """An answer that has so much of ``fetch_max_bytes`` says that the broker has more, of other partitions too."""
+
+HELD_PART = 8
+"""Of the time that a partition's records have been held for, a fetch without it waits for so small a part at most."""
+
+
+def most_wait_ms(fetcher: Any, node_id: int, now: float) -> float:
+    """How long a fetch may wait at a node that records of other partitions are held of (*now*: monotonic).
+
+    It asks for none of these, and nothing more is sent to the node before its answer. When they are all taken by then
+    there is nothing to do: with one busy partition among quiet ones, for most of the 500 ms after each of its pieces.
+    """
+    of_node = [held._created for one, held in fetcher._records.items() if fetcher._select_read_replica(one) == node_id]
+    return (now - max(of_node)) * 1000 / HELD_PART if of_node else inf
 
 
 def runs_low(fetcher: Any, partitions: int) -> bool:
