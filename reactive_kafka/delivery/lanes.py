@@ -78,7 +78,7 @@ class Lanes:
         self._pauses = Pauses() if pauses is None else pauses
         self._ready: deque[Lane] = deque()
         self.is_at_end = False  # all that is wanted has been read: what waits for a batch to fill waits in vain
-        self.out_of_room: set[object] = set()  # whose records fill the room, so that it is in vain until some are taken
+        self.out_of_room: set[object] = set()  # whose records fill their room: to wait is in vain until some are taken
 
     def new(self, tracker: OffsetTracker) -> Lane:
         """The lane of a partition whose reading begins."""

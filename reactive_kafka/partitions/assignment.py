@@ -46,8 +46,7 @@ class Assignment:
         exit: Callable[[BaseException], None],
         joined: Callable[[], None],
     ) -> None:
-        self._parts = parts
-        self._settings = parts.settings
+        self._parts, self._settings = parts, parts.settings
         self._owned = owned
         self._starts = starts
         self._committer = committer

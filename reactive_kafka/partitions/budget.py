@@ -37,8 +37,8 @@ def budgets(unsettled: Mapping[TopicPartition, int], max_in_flight: int) -> dict
 
 
 PIECE = 512
-"""Most records that a poll brings of one partition, where partitions take turns. What a poll, a chunk and a worker's
-coming and going cost is little beside those of so many records."""
+"""Most records that a poll brings of one partition where partitions take turns, but for batches. What a poll, a chunk
+and a worker's coming and going cost is little beside those of so many records."""
 
 TURN_S, ROUND_S = 0.001, 0.1
 """How long the records of one turn take, as those before them went: so each of 1,000 partitions has one a second. It is
@@ -61,13 +61,16 @@ any number of partitions that have so many records each."""
 def take_turns(partitions: int, max_in_flight: int, *, batch: int = 0, concurrency: int = 1) -> bool:
     """Whether partitions take turns, because the window divided among them would be crumbs.
 
-    Or would be less than a *batch*, the records that a call waits for, where one of them has all that there is. Taking
-    turns leaves some of the window free for whoever comes next, so a batch of nearly all of it would never fill.
+    Or where a partition's own part, half of the window divided among them, does not hold a *batch*, the records that a
+    call waits for. Taking turns leaves some of the window free for whoever comes next, so a batch of nearly all of it
+    would never fill.
     """
     if max_in_flight < 2 * partitions:
         return True
-    if batch:
-        return partitions > 1 and batch <= max_in_flight - max_in_flight // 16
+    if batch > max_in_flight - max_in_flight // 16:
+        return False
+    if partitions > 1 and max_in_flight < 2 * partitions * batch:
+        return True
     return partitions > (FEW if concurrency <= partitions else FEW_SHARED) and max_in_flight < ROOMY * partitions
 
 

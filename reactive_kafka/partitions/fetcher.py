@@ -56,12 +56,11 @@ class Fetcher:
         now = self._clock.monotonic()
         self._uncommitted.look(self._brought, now)
         # Also those that are about to go, or may be retained: what they hold takes room, so they have a share of it.
-        partitions, room = len(self._table), self._settings.max_in_flight
-        stopped, is_set = self.stopped(now), self._settings.max_in_flight_is_set
+        partitions, room, stopped = len(self._table), self._settings.max_in_flight, self.stopped(now)
         batch = self._settings.batch_max_records // self._settings.consumers if self._workers.takes_batches else 0
         takes_turns = budget.take_turns(partitions, room, batch=batch, concurrency=self._settings.concurrency)
         if takes_turns and not self._workers.works_elsewhere:
-            room = budget.window(room, partitions, is_set=is_set)
+            room = budget.window(room, partitions, is_set=self._settings.max_in_flight_is_set)
             asked = self._in_turns(room, partitions, stopped, now, batch // partitions)
         else:
             asked = self._at_once(room, stopped)
@@ -88,11 +87,15 @@ class Fetcher:
         return asked
 
     def _is_out_of_room(self, left_out: Iterable[Partition], stopped: set[TopicPartition]) -> bool:
-        """Whether all that is here waits for a batch to fill, and of a partition that waits nothing more may come."""
-        fills = self._taken >= self._settings.batch_max_records and not self._workers.works_elsewhere
-        if fills or not any(one.lane is not None and one.lane.waiting and one.id not in stopped for one in left_out):
+        """Whether a worker waits in vain for a batch to fill: of a partition that waits nothing more may come."""
+        if not (self._workers.has_room or self._workers.works_elsewhere):
             return False
-        return sum(lane.waiting for one in self._holding if (lane := one.lane) is not None) == self._taken
+        ready = [lane for lane in self._lanes.whole_lanes() if lane.waiting]
+        if {one.lane for one in left_out if one.id not in stopped}.isdisjoint(ready):
+            return False
+        if self._workers.works_elsewhere:  # jobs take long, and small ones cost as much: not while one is running
+            return sum(lane.waiting for one in self._holding if (lane := one.lane) is not None) == self._taken
+        return sum(lane.waiting for lane in ready) < self._settings.batch_max_records
 
     def _at_once(self, room: int, stopped: set[TopicPartition]) -> Asked:
         """Few partitions: each poll may bring something of every one of them."""
@@ -123,7 +126,7 @@ class Fetcher:
         """Many partitions: a poll brings pieces of some, and only those that hold something are looked at for it."""
         held = self._held()
         self._taken = sum(held.values())
-        piece = max(least, self._pace.look(self._brought - self._taken, now, partitions))
+        piece = max(least, self._pace.look(self._brought - self._taken, now, partitions))  # together they fill a batch
         spread = 1 if self._lanes.shared and not self._lanes.is_keyed else self._settings.concurrency
         is_urgent = now - self._turned_at >= budget.LOOK_S or self._runs_dry(held)
         this = budget.turn(held, partitions, room, piece=piece, spread=spread, is_urgent=is_urgent)
@@ -153,7 +156,8 @@ class Fetcher:
             left_out = [partition for partition in left_out if partition not in wanted]
         if most:
             self._shares.changed(changed)
-        is_idle = is_urgent and not self._lanes.has_work  # else a worker may look for other keys at any moment
+        # A worker may look for other keys at any moment. Else a verdict wakes the poll where there is no room.
+        is_idle = is_urgent and not (self._lanes.is_keyed and self._lanes.has_work)
         return Asked(wanted, most + more, left_out, None if wanted or is_idle else budget.LOOK_S)
 
     def _runs_dry(self, held: Iterable[TopicPartition]) -> bool:

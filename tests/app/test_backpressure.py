@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 
 from reactive_kafka import Batch, Message
+from reactive_kafka.broker.client import Consumer
 from reactive_kafka.checkpoint.stores.memory import Rows
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.partitions.budget import Asked
+from reactive_kafka.partitions.fetcher import Fetcher
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import app_on
 from tests.app.helpers import (
@@ -323,7 +326,7 @@ async def test_batches_of_the_one_partition_that_has_a_backlog_fill_at_once(
 
     broker = make_broker(partitions)
     for _ in range(4000):
-        broker.produce("orders", b"")
+        broker.produce("orders", b"", partition=0)
     async with running(app, broker=broker) as test:
         began = now()
         while is_trickling and len(sizes) < 8:
@@ -361,6 +364,97 @@ async def test_a_batch_that_has_no_room_to_fill_does_not_wait_for_more(
         assert ended[0] - began < 0.15 * len(sizes) + 0.2  # none has waited
         assert min(sizes[:-1]) >= room // 3
         await test.settled(timeout=60)
+
+
+@pytest.mark.parametrize("partitions", [2, 3, 5, 16])
+@pytest.mark.parametrize("busy", [1, 20])
+@pytest.mark.parametrize("comes_later", [False, True])
+@in_virtual_time
+async def test_a_batch_that_takes_long_keeps_no_others_waiting(partitions: int, busy: int, comes_later: bool) -> None:
+    app = make_app(batch_max_records=500, batch_max_wait="5s", concurrency=2)
+    has_begun, is_over, sizes = asyncio.Event(), asyncio.Event(), list[int]()
+
+    @app.incoming("orders")
+    async def handler(messages: Batch[bytes]) -> None:
+        if any(message.partition == 0 for message in messages):
+            has_begun.set()
+            await is_over.wait()
+        sizes.append(len(messages))
+        await asyncio.sleep(0.1)
+
+    broker = make_broker(partitions)
+    for _ in range(4000):
+        broker.produce("orders", b"", partition=0)
+    async with running(app, broker=broker) as test:
+        await has_begun.wait()
+        if comes_later:
+            await asyncio.sleep(1)
+        for number in range(10_000):
+            broker.produce("orders", b"", partition=number % min(partitions - 1, busy) + 1)
+        began = now()
+        await until(lambda: sum(sizes) >= 9_500)
+        assert min(sizes) > 250
+        assert now() - began < 0.1 * len(sizes) + 0.3
+        is_over.set()
+        await test.settled(timeout=60)
+
+
+@in_virtual_time
+async def test_a_second_batch_begins_at_once_though_the_window_is_full_and_nothing_comes() -> None:
+    app = make_app(batch_max_records=500, batch_max_wait="5s", concurrency=2)
+    seen, is_over = list[int](), asyncio.Event()
+
+    @app.incoming("orders")
+    async def handler(messages: Batch[bytes]) -> None:
+        seen.append(messages[0].partition)
+        await is_over.wait()
+
+    async with running(app, broker=backlog(2, 4000)) as test:
+        await until(lambda: sorted(seen) == [0, 1])
+        is_over.set()
+        await test.settled(timeout=60)
+
+
+@pytest.mark.parametrize("settings", [{}, {"consumers": 3}])
+@in_virtual_time
+async def test_batches_fill_from_several_clients_in_narrow_windows(settings: dict[str, int]) -> None:
+    app, sizes = make_app(batch_max_records=20, batch_max_wait="5s", max_in_flight=30, **settings), list[int]()
+
+    @app.incoming("orders")
+    async def handler(messages: Batch[bytes]) -> None:
+        sizes.append(len(messages))
+        await asyncio.sleep(0.1)
+
+    async with running(app, broker=backlog(3, 300)) as test:
+        began = now()
+        await until(lambda: sum(sizes) >= 880)
+        assert now() - began < 0.1 * 900 / 20 + 1
+        await test.settled(timeout=60)
+
+
+@pytest.mark.parametrize("partitions", [2, 8, 16, 100])
+@pytest.mark.parametrize("settings", [{}, {"batch_max_records": 10}])
+@in_virtual_time
+async def test_where_handlers_are_slow_a_full_window_is_not_looked_at_again_and_again(
+    partitions: int, settings: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, looks, asks = make_app(**settings), [0], Fetcher.asks
+
+    def counted(fetcher: Fetcher, consumer: Consumer) -> Asked:
+        looks[0] += 1
+        return asks(fetcher, consumer)
+
+    monkeypatch.setattr(Fetcher, "asks", counted)
+
+    @app.incoming("orders")
+    async def handler(messages: Batch[bytes] if settings else Message[bytes]) -> None:  # type: ignore[valid-type]
+        await asyncio.sleep(2)
+
+    async with running(app, broker=backlog(partitions, 2000)):
+        await asyncio.sleep(4)
+        looks[0] = 0
+        await asyncio.sleep(10)
+        assert looks[0] < 100
 
 
 @pytest.mark.parametrize("orders", [{}, {"ordering": "key", "concurrency": 10}, {"max_in_flight": 200}])

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from reactive_kafka.broker.aiokafka.asking import Sparing
 from reactive_kafka.broker.aiokafka.fetched.frames import answer_from
 from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
-from reactive_kafka.broker.aiokafka.fetched.standing import Standing, nothing_new
+from reactive_kafka.broker.aiokafka.fetched.standing import LATE_S, Standing, nothing_new
 from tests.broker.test_repeated import NOTHING, VERSIONS, answer, fetch
 
 ONE, OTHER = 1, 2  # nodes
@@ -209,6 +209,62 @@ def test_answers_with_nothing_come_together_and_none_later_than_the_client_says(
     assert most_ms // 8 <= wait_ms <= most_ms
     if wait_ms > most_ms // 8:
         assert (int(now * 1000) + wait_ms) % most_ms == 0
+
+
+async def test_an_answer_that_comes_late_ends_what_stands() -> None:
+    ground = Ground()
+    standing = Standing(ground.fetcher, ONE, ground.asks(), since=0.0, until=inf)
+    assert standing.holds(1.0)
+    assert standing.wait_ms(1.1) == 400
+    assert standing.holds(1.5)
+    assert standing.holds(1.5 + LATE_S)
+    assert not standing.holds(1.51 + LATE_S)
+
+
+async def test_a_node_vouches_for_its_partitions_while_it_leads_them_and_answers() -> None:
+    ground, sparing = Ground(), list[Sparing]()
+
+    class Client:
+        cluster = ground.cluster
+
+        async def send(self, node_id: int, request: FetchRequest, **_: Any) -> Any:
+            if hasattr(request, "repeated"):
+                request.repeated._stands()
+                assert sparing[0].all_stand_since() < inf
+                assert sparing[0].keeps_known(["orders"])
+                ground.cluster.moves(2, OTHER)
+                assert sparing[0].all_stand_since() == inf
+                assert not sparing[0].keeps_known(["orders"])
+                ground.cluster.leaders[2], ground.cluster._last_successful_refresh_ms = ONE, 1
+                assert sparing[0].all_stand_since() < inf
+                sparing[0]._answered[ONE] -= 2
+                assert sparing[0].all_stand_since() == inf
+                seen.append(True)
+            return SimpleNamespace(topics=[])
+
+    seen: list[bool] = []
+    sparing.append(Sparing(Client(), lambda *_: None, 0.5, ground.fetcher, 10.0))
+    ground.cluster.partitions_for_topic = lambda topic: set(NUMBERS)  # type: ignore[method-assign]
+    for _ in range(2):
+        asks = [(number, offset, most) for _, number, offset, most in ground.asks()]
+        await sparing[0].send(ONE, FetchRequest(500, 1, 99, 0, [("orders", asks)]))
+    assert seen
+
+
+async def test_with_two_nodes_all_stand_since_the_last_of_them_does() -> None:
+    ground = Ground()
+    ground.cluster.moves(3, OTHER)
+    sparing = Sparing(SimpleNamespace(cluster=ground.cluster), lambda *_: None, 0.5, ground.fetcher, 10.0)
+    now = asyncio.get_running_loop().time()
+    of_one = ground.asks()
+    of_other = frozenset({("orders", 3, 7, 9)})
+    for node, asks, since in ((ONE, of_one, now - 2), (OTHER, of_other, now - 1)):
+        assert sparing.all_stand_since() == inf
+        sparing._answered[node] = now
+        sparing._standing[node] = Standing(ground.fetcher, node, asks, since=since, until=inf)
+    assert sparing.all_stand_since() == now - 1
+    ground.subscriptions.assign_from_user([aiokafka.TopicPartition("orders", number) for number in NUMBERS])
+    assert sparing.all_stand_since() == inf
 
 
 async def test_records_reach_who_waits() -> None:

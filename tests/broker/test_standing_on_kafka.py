@@ -101,6 +101,7 @@ async def test_after_rest_the_ids_of_topics_are_known_until_one_is_deleted(
         assert await consumer.topic_ids([topic]) == before
         assert consumer._ids_told[0] == asked_at  # it was not asked for again
         await cluster.recreate_topic(topic, 2)
+        await fill(cluster, topic, {0: ["A"], 1: ["B"]})  # the ends of the old one: nothing else tells
         async with asyncio.timeout(ANSWERED_S + 2 * SLACK_S):
             while (await consumer.topic_ids([topic])).get(topic) in (None, before[topic]):  # noqa: ASYNC110
                 await asyncio.sleep(0.05)

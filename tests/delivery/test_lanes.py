@@ -633,6 +633,18 @@ def test_a_batch_is_due_when_the_oldest_arrival_has_waited_long_enough() -> None
     assert lanes.batch_due(10, 2.0) == 5.0
 
 
+def test_a_batch_is_due_at_once_where_no_more_may_come_until_one_is_taken() -> None:
+    lanes, _ = lanes_with([3, 2], shared=True, now=1.0)
+    lanes.out_of_room.add(client := object())
+    assert lanes.batch_due(9, 5.0) == 1.0
+    lanes.take_batch(4)
+    assert lanes.batch_due(9, 5.0) == 6.0
+    lanes.out_of_room.add(client)
+    assert lanes.batch_due(9, 5.0) == 1.0
+    lanes.out_of_room.discard(client)
+    assert lanes.batch_due(9, 5.0) == 6.0
+
+
 def test_what_a_worker_holds_does_not_make_a_batch_due() -> None:
     lanes, (lane,) = lanes_with([4])
     (part,) = lanes.take_batch(1)

@@ -246,10 +246,11 @@ def test_more_workers_than_partitions_need_turns_only_of_many() -> None:
     assert take_turns(17, 2000, concurrency=1000)
 
 
-def test_for_batches_two_partitions_take_turns_unless_a_batch_needs_all_of_the_window() -> None:
+def test_for_batches_two_partitions_take_turns_unless_their_parts_hold_one_or_one_needs_all_of_the_window() -> None:
     assert not take_turns(1, 1000, batch=500)
     assert take_turns(2, 1000, batch=500)
-    assert take_turns(1000, 1_000_000, batch=500)
+    assert take_turns(2, 1999, batch=500)
+    assert not take_turns(2, 2000, batch=500)  # the part of each holds one
     assert take_turns(2, 1000, batch=938)
     assert not take_turns(2, 1000, batch=939)
 

@@ -35,6 +35,19 @@ def queue_of(lanes: Any, **spark: Any) -> BatchQueue:
     return BatchQueue(settings, lanes, lambda lane: True)
 
 
+def test_a_batch_is_due_at_once_where_no_more_may_come_until_one_is_taken() -> None:
+    lanes, lane = Lanes(shared=False), lane_with(partition=0)
+    lanes.add(lane, range(5), lane.tracker.deliver(range(5), 5), 1.0)
+    queue = queue_of(lanes, batch_max_records=3, batch_max_wait_s=8.0)
+    queue.take()
+    lanes.release(lane)
+    assert queue.due() == 9.0
+    lanes.out_of_room.add(object())
+    assert queue.due() == 1.0
+    queue.take()
+    assert not lanes.out_of_room
+
+
 @given(waiting=st.lists(st.integers(0, 12), min_size=1, max_size=4), most=st.integers(1, 12), held=st.integers(0, 15))
 def test_what_is_prepared_is_what_is_taken_then_and_only_a_batch_that_is_full(
     waiting: list[int], most: int, held: int

@@ -187,10 +187,12 @@ class Sparing:
         """Since when fetches stand that ask for all that is assigned, by the loop's time; infinite: they do not."""
         subscription = None if self._fetcher is None else self._fetcher._subscriptions.subscription
         assignment = None if subscription is None else subscription.assignment
-        standing = self._standing.values()
-        if not standing or assignment is None or sum(one.asks_of(assignment) for one in standing) < len(assignment.tps):
+        if assignment is None or not all(map(self.was_answered, self._standing)):
             return inf
-        return max(one.since for one in standing)
+        asked = sum(standing.asks_of(assignment) for standing in self._standing.values())
+        if not asked or asked < len(assignment.tps):
+            return inf
+        return max(standing.since for standing in self._standing.values())
 
     def forget(self) -> None:
         """The fetcher is to see the next answers whole: what it knows of its partitions begins anew."""

@@ -6,6 +6,10 @@ from copy import copy
 from math import inf
 from typing import Any
 
+LATE_S = 0.2
+"""An answer that comes so much later than the node has let it wait ends a fetch that stands. Where the loop was blocked
+a topic may have been made anew meanwhile, and its log have the same end."""
+
 
 class Standing:
     """Says of a fetch that was answered with nothing whether the fetcher would ask the node for the same once more.
@@ -16,6 +20,7 @@ class Standing:
 
     def __init__(self, fetcher: Any, node_id: int, asks: frozenset[Any], since: float, until: float) -> None:
         self.since, self._until = since, until
+        self._due_by = inf
         self._most_ms: int = fetcher._fetch_max_wait_ms
         self._cluster = cluster = fetcher._client.cluster
         self._known_ms = cluster._last_successful_refresh_ms
@@ -43,6 +48,7 @@ class Standing:
         assignment = self._assignment
         return (
             now < self._until
+            and now <= self._due_by
             and assignment.active
             and assignment.tps is self._partitions
             and self._cluster._last_successful_refresh_ms == self._known_ms
@@ -56,11 +62,14 @@ class Standing:
 
         Each answer that comes alone wakes the loop, which costs more than all that is done with it.
         """
-        return max(self._most_ms // 8, self._most_ms - int(now * 1000) % max(1, self._most_ms))
+        wait_ms = max(self._most_ms // 8, self._most_ms - int(now * 1000) % max(1, self._most_ms))
+        self._due_by = now + wait_ms / 1000 + LATE_S
+        return wait_ms
 
     def asks_of(self, assignment: Any) -> int:
-        """For how many partitions of this assignment it asks."""
-        return len(self._asked) if assignment is self._assignment and assignment.tps is self._partitions else 0
+        """For how many partitions of this assignment it asks, led by those who led them when it began to stand."""
+        is_same = assignment is self._assignment and assignment.tps is self._partitions
+        return len(self._asked) if is_same and self._cluster._last_successful_refresh_ms == self._known_ms else 0
 
 
 def nothing_new(answer: Any) -> Any:
