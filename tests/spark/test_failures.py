@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -118,7 +119,8 @@ async def test_a_driver_that_is_killed_under_two_jobs_leaves_it_open_which_of_th
     assert [type(error) for error in errors] == [SessionLostError] * 2
     assert [error.was_alone for error in errors if isinstance(error, SessionLostError)] == [False, False]
     assert not engine.ready
-    assert "driver (java) has ended" in str(engine.reason)
+    # Its port is closed a moment before its process is gone.
+    assert re.search(r"driver \(java\) (has ended|cannot be asked: ConnectionRefused)", str(engine.reason))
 
     count = await engine.run(lambda spark: spark.range(10).count(), timeout_s=60, description="batch", alone=True)
     assert count == 10
