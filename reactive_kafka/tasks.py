@@ -15,7 +15,7 @@ import concurrent.futures
 import logging
 from collections.abc import Awaitable, Callable
 from contextvars import Context
-from math import inf
+from math import floor, inf
 from threading import get_ident
 from typing import Protocol, TypeVar
 
@@ -160,7 +160,9 @@ def ends_with_others(wait_s: float, now: float) -> float:
 
     Where nothing comes in, that the loop wakes up at all costs most: 0.1 to 0.2 ms, whatever it does then.
     """
-    return wait_s if not 1 <= wait_s < inf else (now + wait_s) // TOGETHER_S * TOGETHER_S - now
+    if not 1 <= wait_s < inf:
+        return wait_s
+    return floor((now + wait_s) / TOGETHER_S + 1e-6) * TOGETHER_S - now  # a whole tenth is one, if a float says 49.99
 
 
 async def is_set_within(event: asyncio.Event, timeout_s: float | None) -> bool:
