@@ -9,11 +9,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiokafka.consumer.fetcher import FetchError, FetchResult
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.broker.aiokafka.asking import Sparing
 from reactive_kafka.broker.aiokafka.fetched import ahead
+from reactive_kafka.broker.aiokafka.fetched.reading import has_expected_internals
 from tests.broker.test_repeated import Node, fetch
 
 MOST_BYTES, BACKOFF_S = 4_000, 0.1
@@ -115,3 +117,20 @@ async def test_such_a_fetch_is_sent_with_that_wait_and_does_not_stand() -> None:
     assert all(50 <= wait_ms < 150 for wait_ms in waits[:3])
     assert waits[3:] == [500, 500, 500]
     assert [hasattr(request, "repeated") for request in node.sent] == [False] * 3 + [True] * 3
+
+
+def test_what_the_client_has_no_more_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An AttributeError would end the client's task for fetches: alive, and doing nothing."""
+    names = (
+        "_records", "_wait_consume_future", "_notify", "_in_flight", "_select_read_replica", "_prefetch_backoff",
+        "_fetch_max_bytes", "_fetch_max_wait_ms", "_subscriptions", "_client_rack",
+    )  # fmt: skip
+    fetcher = SimpleNamespace(**dict.fromkeys(names))
+    assert has_expected_internals(SimpleNamespace(_fetcher=fetcher))
+    for name in names:
+        without = SimpleNamespace(**{one: None for one in names if one != name})
+        assert not has_expected_internals(SimpleNamespace(_fetcher=without))
+    for kind in (FetchResult, FetchError):
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, "__init__", lambda *_, **__: None)
+            assert not has_expected_internals(SimpleNamespace(_fetcher=fetcher))

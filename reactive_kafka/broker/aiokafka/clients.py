@@ -89,8 +89,10 @@ class AiokafkaConsumer(Assignment):
         if self._whole:
             await known_topics(client, self._subscription.topics, self.stop)
         look, fetcher = self._reader.answers.note, client._fetcher
-        fetcher._client = Sparing(client._client, look, self._fetch_wait_s, fetcher, self._stands_s)
-        self._reader.is_fast = has_expected_internals(client)
+        # Where one of their names is gone nothing may read them: its error would end the client's task for fetches.
+        self._reader.is_fast = is_known = has_expected_internals(client)
+        known = fetcher if is_known else None
+        fetcher._client = Sparing(client._client, look, self._fetch_wait_s, known, self._stands_s)
         look_quickly(fetcher)
         self._client = client
         self._membership.listener = listener

@@ -9,7 +9,7 @@ from itertools import islice
 from typing import Any
 
 import aiokafka.errors as kafka_errors
-from aiokafka.consumer.fetcher import FetchResult, PartitionRecords
+from aiokafka.consumer.fetcher import FetchError, FetchResult, PartitionRecords
 from aiokafka.protocol.fetch import FetchRequest
 
 from reactive_kafka.broker.aiokafka.fetched.ahead import FULL, hurry, runs_low
@@ -273,9 +273,12 @@ class Reader:
 def has_expected_internals(client: Any) -> bool:
     """Whether what the fast way in reads is where it is expected; else the client's own way does it."""
     names = ("_records", "_wait_consume_future", "_notify", "_in_flight", "_select_read_replica", "_prefetch_backoff")
-    expected = (client._fetcher, (*names, "_fetch_max_bytes"))
+    asked = ("_fetch_max_bytes", "_fetch_max_wait_ms", "_subscriptions", "_client_rack")
     read = (PartitionRecords, ("_consume_aborted_up_to", "_contains_abort_marker"))
-    return all(hasattr(where, name) for where, names in (expected, read) for name in names)
+    result = FetchResult(None, assignment=None, partition_records=None, backoff=0)
+    held = [(one, ("_created", "_backoff")) for one in (result, FetchError(error=None, backoff=0))]
+    expected = [(client._fetcher, (*names, *asked)), read, *held]
+    return all(hasattr(where, name) for where, names in expected for name in names)
 
 
 def has_to_wait(fetcher: Any, partition: TopicPartition) -> bool:

@@ -14,10 +14,6 @@ _NUMBER = Struct(">i")
 _NUMBER_AT = 8  # behind the length, the key and the version
 
 
-def _never() -> None:
-    return None
-
-
 class Repeated:
     """A request that is sent again as it was: it is encoded once, and an answer of the same bytes is not decoded again.
 
@@ -27,7 +23,9 @@ class Repeated:
     that is another. It is asked each time, and says how many ms the broker may wait for more; None: it does not stand.
     """
 
-    def __init__(self, request: Any, again: Callable[[Any], Any], stands: Callable[[], int | None] = _never) -> None:
+    def __init__(
+        self, request: Any, again: Callable[[Any], Any], stands: Callable[[], int | None] = lambda: None
+    ) -> None:
         self.request = request
         request.repeated = self
         self.sent_again: Callable[[], object] = lambda: None  # told each time that it is
