@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+import time
 from collections.abc import Sequence
 
 from benchmarks import build, machine, page, report
@@ -37,8 +38,9 @@ def main() -> int:
         rows: list[Row] = [*contenders, *gauges]
         # The broker's code is cold at first, and the first reader alone would pay for it.
         run(rows[0], place, builds[0].python)
-        measured, failures = measure(rows, given.rounds, place, builds)
-    under = page.Circumstances(broker=broker, records=given.records, load=load)
+        pace = machine.Pace(build.calibrate, time.sleep)
+        measured, failures = measure(rows, given.rounds, place, builds, pace)
+    under = page.Circumstances(broker=broker, records=given.records, load=load, slowed=pace.slowed, looks=pace.looks)
     text = page.results(measured, under)
     print("\n" + text)
     if given.write and not (given.only or given.partitions):
@@ -80,7 +82,9 @@ def rows_on(rows: Sequence[Row], *, is_first: bool) -> list[Row]:
     return [row for row in rows if is_first or (isinstance(row, Contender) and row.everywhere)]
 
 
-def measure(rows: Sequence[Row], count: int, place: Place, builds: Sequence[Build]) -> tuple[list[Measured], list[str]]:
+def measure(
+    rows: Sequence[Row], count: int, place: Place, builds: Sequence[Build], pace: machine.Pace
+) -> tuple[list[Measured], list[str]]:
     """Run everything *count* times, every other round backwards; what each Python measured, and what failed."""
     chosen = {one.python: rows_on(rows, is_first=one is builds[0]) for one in builds}
     measured = [Measured(build=one, rows=frozenset(row.name for row in chosen[one.python])) for one in builds]
@@ -92,6 +96,7 @@ def measure(rows: Sequence[Row], count: int, place: Place, builds: Sequence[Buil
             for row in chosen[on.build.python] if number % 2 == 0 else reversed(chosen[on.build.python]):
                 label = f"round {number + 1}, {on.build.name}: {row.name}"
                 try:
+                    pace.wait()
                     results[row.name] = run(row, place, on.build.python)
                 except RunFailedError as error:
                     failures.append(f"{label}: {error}")

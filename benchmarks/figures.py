@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 Figures = Mapping[str, float]
 """name of a figure -> its value"""
@@ -16,6 +16,10 @@ RECORDS = "records"
 RATE = "records/s"
 CPU = "CPU µs a record"
 RSS = "peak RSS MB"
+
+BEST: Mapping[str, Callable[[Iterable[float]], float]] = {RATE: max, CPU: min}
+"""Of these figures the best over the rounds counts: other guests of the host only ever slow a run down, here by 1.6
+times for parts of a second to minutes, and a median would say how busy they were. Of others the median counts."""
 
 
 def medians(runs: Sequence[Figures]) -> dict[str, float]:

@@ -13,12 +13,12 @@ from benchmarks.gauges import plan as gauges
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What a figure of a row is to be, as the median over the rounds.
+    """What a figure of a row is to be, over the rounds: see :data:`benchmarks.figures.BEST`.
 
     Args:
         row: Whose figure.
         figure: Its name.
-        beside: The row whose same figure it is divided by, round by round; None: the figure itself counts.
+        beside: The row whose same figure it is divided by; None: the figure itself counts.
         least: It is to be at least this.
         most: It is to be at most this.
         plain: Instead of *least* where the interpreter was built without profile-guided optimisation: it slows the raw

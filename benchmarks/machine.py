@@ -2,14 +2,54 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import subprocess
+from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
 QUIET = 0.5
 """A load below this leaves the figures alone."""
+
+
+SLOWED = 1.1
+"""A loop that takes so many times its best was slowed down from outside: on a quiet machine it varies by less."""
+
+
+WAIT_S, PAUSE_S = 10.0, 0.5
+"""How long others are waited for at most, and how often the loop is looked at meanwhile."""
+
+
+class Pace:
+    """Whether a loop on this machine is slower than it can be: other guests of its host are in no load.
+
+    Args:
+        loop: Gives what the loop takes.
+        sleep: Waits for so many seconds.
+    """
+
+    def __init__(self, loop: Callable[[], float], sleep: Callable[[float], None]) -> None:
+        self._loop = loop
+        self._sleep = sleep
+        self._best = math.inf
+        self.looks = 0
+        self.slowed = 0
+
+    def wait(self) -> None:
+        """Wait until the loop is about as fast as it ever was, for :data:`WAIT_S` at most."""
+        self.looks += 1
+        for _ in range(round(WAIT_S / PAUSE_S)):
+            if not self._is_slowed():
+                return
+            self._sleep(PAUSE_S)
+        self.slowed += self._is_slowed()
+
+    def _is_slowed(self) -> bool:
+        took = self._loop()
+        self._best = min(self._best, took)
+        return took > SLOWED * self._best
 
 
 def load() -> float:

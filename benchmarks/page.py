@@ -32,11 +32,15 @@ class Circumstances:
         broker: What to call it.
         records: In the topics that are read to their end.
         load: Of the machine, in the minute before.
+        looks: How often a row waited until nobody else slowed the machine down.
+        slowed: How often it waited in vain.
     """
 
     broker: str
     records: int
     load: float
+    looks: int
+    slowed: int
 
 
 def results(measured: Sequence[Measured], under: Circumstances) -> str:
@@ -50,7 +54,9 @@ def results(measured: Sequence[Measured], under: Circumstances) -> str:
         "do not.",
         "",
         *(f"- {line}" for line in machine.describe(python=None)),
-        f"- Load of the machine in the minute before: {under.load:.1f}",
+        f"- Load of the machine in the minute before: {under.load:.1f}. Each row waits until a loop takes less "
+        f"than {machine.SLOWED:g} times its best, for {machine.WAIT_S:g} s at most: other guests of the host slow it "
+        f"down, and show in no load. {under.slowed} of {under.looks} waited in vain.",
         f"- {under.broker}; {under.records:,} records of {topic.VALUE_BYTES} bytes, uncompressed, in "
         f"{topic.PARTITIONS} partitions where a table names no other number; orders are "
         f"{len(orders.as_json(1_000_000))} bytes of JSON, or {len(orders.as_avro(1)(1_000_000))} of Avro with their "
@@ -63,7 +69,8 @@ def results(measured: Sequence[Measured], under: Circumstances) -> str:
         "measured from the start of the process. At rest it has nothing to read for ten seconds. A rebalance is "
         "measured from the call that revokes all partitions to the first record after it, while another member joins "
         "and when it has left.",
-        "- Medians over the rounds; ratios are medians of the ratios in each round.",
+        "- Throughputs, and their CPU, are the best over the rounds, for all contenders alike: others only ever slow "
+        "a run down. All other figures are medians over the rounds, and their ratios medians of each round's.",
         "",
         "## Pythons",
         "",
@@ -115,9 +122,10 @@ def in_readme(measured: Sequence[Measured], under: Circumstances, readme: str) -
     head = (
         f"`make bench` on {os.cpu_count()} cores shared with the broker, CPython {one.build.name}, "
         f"aiokafka {version('aiokafka')}, {under.broker}, {under.records:,} records of {topic.VALUE_BYTES} bytes. All "
-        "contenders deliver at least once; ours runs with metrics, poison watch and health on. Figures are medians of "
-        f"{_rounds(one)}, taken in turns. Ratios carry over to machines with a Python of the same kind, "
-        "absolute figures do not ([other Pythons, and all results](benchmarks/results.md))."
+        "contenders deliver at least once; ours runs with metrics, poison watch and health on. Throughputs are the "
+        f"best of {_rounds(one)}, other figures medians. Ratios carry over to machines "
+        "with a Python of the same kind, absolute figures do not "
+        "([other Pythons, and all results](benchmarks/results.md))."
     )
     lines = [head, "", *(line for table in report.tables(one, IN_README) for line in (table, ""))]
     before, rest = readme.split(MARKS[0])

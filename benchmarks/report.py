@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.build import Build
-from benchmarks.figures import CPU, RATE, RECORDS, RSS, Figures, Round, written
+from benchmarks.figures import BEST, CPU, RATE, RECORDS, RSS, Figures, Round, written
 from benchmarks.gauges.plan import GAUGES
 from benchmarks.goals import GOALS, Goal
 from benchmarks.plan import BASELINES, CONTENDERS, Contender, Series
@@ -80,25 +80,32 @@ def bound(goal: Goal, build: Build) -> str:
     return ", ".join(f"{word} {value:,g}{times}" for word, value in parts if value is not None)
 
 
-def values(goal: Goal, rounds: Sequence[Round]) -> list[float]:
-    """What a goal is about, for each round that has it."""
-    found = []
-    for each in rounds:
-        if goal.row not in each or (goal.beside is not None and goal.beside not in each):
-            continue
-        value = each[goal.row][goal.figure]
-        found.append(value if goal.beside is None else value / each[goal.beside][goal.figure])
-    return found
+def value(goal: Goal, rounds: Sequence[Round]) -> float | None:
+    """What a goal is about, over the rounds that have it; None if none has."""
+    beside, figure = goal.beside or goal.row, goal.figure
+    both = [(each[goal.row][figure], each[beside][figure]) for each in rounds if {goal.row, beside} <= each.keys()]
+    if not both:
+        return None
+    if goal.beside is None:
+        return over_rounds(figure, [own for own, _ in both])
+    if figure in BEST:
+        return over_rounds(figure, [own for own, _ in both]) / over_rounds(figure, [other for _, other in both])
+    return statistics.median(own / other for own, other in both)
+
+
+def over_rounds(figure: str, measured: Sequence[float]) -> float:
+    """What counts of a figure that several rounds have."""
+    best = BEST.get(figure)
+    return statistics.median(measured) if best is None else best(measured)
 
 
 def verdicts(measured: Sequence[Measured], goals: Sequence[Goal] = GOALS) -> list[Verdict]:
     """For each goal and each Python that was to measure it."""
     return [
-        Verdict(goal=goal, build=one.build, value=statistics.median(found) if found else None)
+        Verdict(goal=goal, build=one.build, value=value(goal, one.rounds))
         for goal in goals
         for one in measured
         if {goal.row, goal.beside or goal.row} <= one.rows
-        for found in [values(goal, one.rounds)]
     ]
 
 
@@ -148,15 +155,19 @@ def by_python(measured: Sequence[Measured]) -> str:
 
 def _rate_on(rounds: Sequence[Round], contender: Contender) -> str:
     rates = [each[contender.name][RATE] for each in rounds if contender.name in each]
-    beside = values(Goal(row=contender.name, beside=BASELINES[contender.series]), rounds)
-    ratio = f" ({statistics.median(beside):.3g})" if beside else ""
-    return f"{written(statistics.median(rates))}{ratio}" if rates else ""
+    ratio = _ratio(rounds, contender)
+    return f"{written(over_rounds(RATE, rates))}{ratio and f' ({ratio})'}" if rates else ""
+
+
+def _ratio(rounds: Sequence[Round], contender: Contender) -> str:
+    found = value(Goal(row=contender.name, beside=BASELINES[contender.series]), rounds)
+    return "" if found is None else f"{found:.3g}"
 
 
 def throughputs(rounds: Sequence[Round], series: Series) -> str:
     """Markdown: a row for each contender of *series*, in the order of the plan; empty if none was measured."""
     head = (
-        f"| handler: {series} | commits | records | records/s, median (lowest - highest) | "
+        f"| handler: {series} | commits | records | records/s, best (least) | "
         f"ratio to {BASELINES[series]} | {CPU} | {RSS} |"
     )
     rows = [row for one in CONTENDERS if one.series == series and (row := _row(rounds, one))]
@@ -167,13 +178,11 @@ def _row(rounds: Sequence[Round], contender: Contender) -> str:
     runs = [each[contender.name] for each in rounds if contender.name in each]
     if not runs:
         return ""
-    cpu = statistics.median(run[CPU] for run in runs)
-    rss = statistics.median(run[RSS] for run in runs)
-    beside = values(Goal(row=contender.name, beside=BASELINES[contender.series]), rounds)
-    ratio = f"{statistics.median(beside):.3g}" if beside else ""
+    rate, cpu, rss = (over_rounds(figure, [run[figure] for run in runs]) for figure in (RATE, CPU, RSS))
+    least = min(run[RATE] for run in runs)
     return (
-        f"| {contender.name} | {contender.commits} | {runs[0][RECORDS]:,.0f} | {_spread(runs, RATE)} | {ratio} | "
-        f"{cpu:.2f} | {rss:.0f} |"
+        f"| {contender.name} | {contender.commits} | {runs[0][RECORDS]:,.0f} | {written(rate)} ({written(least)}) | "
+        f"{_ratio(rounds, contender)} | {cpu:.2f} | {rss:.0f} |"
     )
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import importlib
 import sys
 from dataclasses import replace
+from itertools import chain, repeat
 
 import pytest
 
-from benchmarks import build, page, plan, report
+from benchmarks import build, machine, page, plan, report
 from benchmarks.__main__ import in_order, rows_on
 from benchmarks.build import Build
 from benchmarks.contenders.meter import Result
@@ -27,7 +28,7 @@ DEBIANS = replace(PLAIN, python="/c/python", version="3.11.2", is_debians=True)
 NEWER = replace(PLAIN, python="/d/python", version="3.13.0")
 
 FASTER = Goal(row=plan.OURS_BYTES, beside=plan.GETMANY, least=1.5, plain=1.84)
-UNDER = page.Circumstances(broker="a broker", records=1_000, load=0.1)
+UNDER = page.Circumstances(broker="a broker", records=1_000, load=0.1, looks=40, slowed=7)
 LIGHT = Goal(row=plan.OURS_BYTES, figure=CPU, most=1.3)
 
 
@@ -63,11 +64,26 @@ def test_a_goal_without_a_figure_for_plain_builds_is_the_same_for_them() -> None
     assert Goal(row="a", least=3.0).least_on(PLAIN) == 3.0
 
 
-def test_a_ratio_is_the_median_of_the_ratios_of_each_round_that_has_both() -> None:
-    of = measured(1.0, 2.0, 1.6)
+def test_a_ratio_of_throughputs_is_that_of_the_best_rounds_among_those_that_have_both() -> None:
+    of = measured(1.0, 2.0, 1.6)  # of 100, 200 and 300
     of.rounds.append({plan.OURS_BYTES: figures(1e9)})
     (verdict,) = report.verdicts([of], [FASTER])
-    assert verdict.value == pytest.approx(1.6)
+    assert verdict.value == pytest.approx(480 / 300)
+    of = measured(1.0, 2.0, 1.0)
+    (verdict,) = report.verdicts([of], [FASTER])
+    assert verdict.value == pytest.approx(400 / 300)
+    (light,) = report.verdicts([replace(of, rounds=[*of.rounds, *measured(1.0, cpu=0.4).rounds])], [LIGHT])
+    assert light.value == 0.4
+
+
+def test_a_ratio_of_other_figures_is_the_median_of_the_ratios_of_each_round_that_has_both() -> None:
+    ours, raw = gauges.OURS_LATENCY[1_000], gauges.RAW_LATENCY[1_000]
+    goal = Goal(row=ours, beside=raw, figure=gauges.P50, most=1.1)
+    pairs = [(1.0, 1.0), (9.0, 3.0), (2.0, 1.0)]
+    rounds = [{ours: {gauges.P50: own}, raw: {gauges.P50: other}} for own, other in pairs]
+    assert report.value(goal, [*rounds, {ours: {gauges.P50: 50.0}}]) == 2.0
+    assert report.value(replace(goal, beside=None), rounds) == 2.0
+    assert report.value(goal, []) is None
 
 
 def test_a_figure_that_is_to_be_small_is_missed_above_its_goal() -> None:
@@ -153,7 +169,7 @@ def test_the_results_of_a_run_are_what_tables_show() -> None:
     assert result.figures() == {RECORDS: 2_000_000, RATE: 500_000, CPU: 1.5, RSS: 71.5}
     rounds = [{plan.OURS_BYTES: result.figures()}]
     *_, row = report.throughputs(rounds, "no-op").splitlines()
-    assert row == f"| {plan.OURS_BYTES} | each second | 2,000,000 | 500,000 (500,000 - 500,000) |  | 1.50 | 72 |"
+    assert row == f"| {plan.OURS_BYTES} | each second | 2,000,000 | 500,000 (500,000) |  | 1.50 | 72 |"
     assert report.throughputs(rounds, "JSON") == ""
 
 
@@ -176,8 +192,9 @@ def test_the_page_names_each_build_and_what_it_measured() -> None:
     assert "| 3.11.7 | neither --enable-optimizations nor --with-lto | GCC 12.2.0 | `-O3` | 61 |" in text
     head, ours, plain = text.split("\n## CPython ")
     assert f"| {plan.OURS_BYTES} | 160 (1.6) | 200 (2) |" in head
-    assert "| 160 (160 - 160) | 1.6 |" in ours
-    assert "| 200 (200 - 200) | 2 |" in plain
+    assert "| 160 (160) | 1.6 |" in ours
+    assert "| 200 (200) | 2 |" in plain
+    assert "7 of 40 waited in vain" in text.replace("\n  ", " ")
     assert [line for line in text.splitlines() if len(line) > report.WIDTH and line[0] not in "|#"] == []
 
 
@@ -228,6 +245,20 @@ def test_a_python_says_of_itself_what_another_one_reads() -> None:
 )
 def test_a_figure_is_written_with_three_digits_that_count(value: float, text: str) -> None:
     assert written(value) == text
+
+
+def test_a_row_waits_until_nobody_slows_the_loop_down_and_says_where_that_was_in_vain() -> None:
+    slept: list[float] = []
+    took = iter([60.0, 50.0, 54.9, 55.1, 90.0, 50.0])
+    pace = machine.Pace(took.__next__, slept.append)
+    for _ in range(4):  # the first cannot know; the last waits twice
+        pace.wait()
+    assert (len(slept), pace.slowed, pace.looks) == (2, 0, 4)
+    busy = machine.Pace(chain([50.0], repeat(56.0)).__next__, slept.append)
+    busy.wait()
+    slept.clear()
+    busy.wait()
+    assert (sum(slept), busy.slowed, busy.looks) == (machine.WAIT_S, 1, 2)
 
 
 def test_figures_of_several_runs_are_their_medians() -> None:
