@@ -106,6 +106,7 @@ OURS_BATCH_16 = f"{OURS_BATCH}, 16 partitions"
 GETMANY_100 = f"{GETMANY}, 100 partitions"
 OURS_MESSAGE_100 = f"{OURS_MESSAGE}, 100 partitions"
 OURS_BYTES_100 = f"{OURS_BYTES}, 100 partitions"
+OURS_AT_ONCE_100 = f"{OURS_BYTES_100}, `concurrency = 1_000`"
 GETMANY_1000 = f"{GETMANY}, 1,000 partitions"
 OURS_MESSAGE_1000 = f"{OURS_MESSAGE}, 1,000 partitions"
 OURS_BYTES_1000 = f"{OURS_BYTES}, 1,000 partitions"
@@ -158,6 +159,7 @@ CONTENDERS = (
     Contender(name=GETMANY_100, run="raw:getmany", series="no-op, 100 partitions"),
     Contender(name=OURS_MESSAGE_100, run="ours:on_message", series="no-op, 100 partitions", reads_all=True),
     Contender(name=OURS_BYTES_100, run="ours:on_bytes", series="no-op, 100 partitions", reads_all=True),
+    Contender(name=OURS_AT_ONCE_100, run="ours:on_bytes_at_once", series="no-op, 100 partitions", reads_all=True),
     Contender(name=GETMANY_1000, run="raw:getmany", series="no-op, 1,000 partitions"),
     Contender(name=OURS_MESSAGE_1000, run="ours:on_message", series="no-op, 1,000 partitions", reads_all=True),
     Contender(name=OURS_BYTES_1000, run="ours:on_bytes", series="no-op, 1,000 partitions", reads_all=True),

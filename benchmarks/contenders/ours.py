@@ -51,10 +51,10 @@ async def on_message(job: Job) -> Result:
     return await run(app, meter)
 
 
-async def on_bytes(job: Job) -> Result:
+async def on_bytes(job: Job, **channel: Any) -> Result:
     """A handler that takes the payload alone and does nothing."""
     meter = Meter(job.records)
-    app = make_app(job)
+    app = make_app(job, **channel)
     seen, mark = 0, 1
 
     @app.incoming("bench")
@@ -65,6 +65,9 @@ async def on_bytes(job: Job) -> Result:
             mark = meter.reached(seen)
 
     return await run(app, meter)
+
+
+on_bytes_at_once = partial(on_bytes, concurrency=1_000)
 
 
 async def on_batch(job: Job) -> Result:

@@ -49,6 +49,10 @@ LOOK_S = 0.02
 """How soon a poll asks for those that hold nothing, too, while workers have enough to do: what is new in a quiet
 partition does not wait for the backlogs of others."""
 
+WAITING, WAITING_S = 8, 0.25
+"""What is to wait at most for the one worker that is in a partition at a time: so many records, or as many as a worker
+goes through in that time. More would only take the room of partitions that other workers could be in."""
+
 CRUMBS = 8
 """With less than this left to share, each partition brings a record of its own part instead."""
 
@@ -106,9 +110,12 @@ class Pace:
         self.piece = 1
         self._since = -inf
         self._done = 0
+        self._rate = 0.0  # records settled a second, over the last tenth of one or two
+        self._marks = ((-inf, 0), (-inf, 0))  # the two last tenths of a second: when they began, what was done by then
 
     def look(self, done: int, now: float, partitions: int) -> int:
         """The records of one turn, by the monotonic clock and how many have been settled (*done*) in all."""
+        self._look_at_rate(done, now)
         if now - self._since >= TURN_S and done != self._done:
             turn_s = max(TURN_S, ROUND_S / partitions)
             piece = max(1, min(PIECE, round((done - self._done) * turn_s / (now - self._since))))
@@ -116,6 +123,19 @@ class Pace:
                 self.piece = piece
             self._since, self._done = now, done
         return self.piece
+
+    def _look_at_rate(self, done: int, now: float) -> None:
+        (since, done_then), last = self._marks
+        if now - last[0] >= ROUND_S:
+            since, done_then = last
+            is_going_on = now - since < 2 * ROUND_S  # else polls were rare, and what comes now may go faster
+            self._marks = last if is_going_on else (now, done), (now, done)
+        if now - since >= TURN_S:
+            self._rate = (done - done_then) / (now - since)
+
+    def most_waiting(self, workers: int) -> int:
+        """How many records are to wait for the one worker in a partition, where so many *workers* are in one each."""
+        return max(WAITING, round(self._rate * WAITING_S / max(1, workers)))
 
 
 def turn(
@@ -126,14 +146,18 @@ def turn(
     piece: int = PIECE,  # records of one turn
     spread: int = 1,  # how many partitions the records are to come from, at least: workers that take one each
     is_urgent: bool = True,  # workers have run dry, or it was long ago that anything was asked for
+    waiting: Mapping[TopicPartition, int] | None = None,  # for several workers: of what is held, what no worker has
+    most_waiting: int = 0,  # for several workers: of one partition
 ) -> Turn:
     """How many more records may come, given what each partition has received and not settled.
 
     One record a partition, or half of the window if that is less, is kept for those that hold nothing. The rest is
     shared: a poll brings pieces of whose turn it is, and no partition holds more than twice what it leaves to the
     others. So a lone busy one gets two thirds, and stuck ones leave something until they are very many; then the
-    others go on with a record each. More than *max_in_flight* is never in flight, though with less than two records a
-    partition it can all be held by stuck ones.
+    others go on with a record each. Several workers need records of several partitions: there whoever has no more
+    waiting than half of an equal share, or of a piece if that is more, gets the rest of it; *most_waiting* bounds both.
+    More than *max_in_flight* is never in flight, though with less than two records a partition it can all be held by
+    stuck ones.
     """
     # The thresholds of shared-memory switches: who holds much is bounded by what is left, so nobody has to find out
     # which partition is stuck. Dividing the window instead would leave crumbs: among 1,000 partitions a window of 1,000
@@ -146,8 +170,20 @@ def turn(
         return Turn(0, {}, 0)
     if shared <= min(CRUMBS, to_share // 4):
         return Turn(1, {}, partitions - len(held) if kept == partitions else max(0, max_in_flight - total))
-    piece = max(1, min(piece, to_share // (2 * spread)))
-    more = {partition: min(piece, (2 * shared - count + 1) // 3) for partition, count in held.items()}
+    if waiting is None:
+        piece = max(1, min(piece, to_share // (2 * spread)))
+        more = {partition: min(piece, (2 * shared - count + 1) // 3) for partition, count in held.items()}
+    else:
+        # By pieces those whose records come first would have nearly all of the window, and most workers nothing. Nor
+        # can a piece be the window divided by the workers: with many of them, and fast handlers, it would be a crumb.
+        # What a partition holds otherwise (records that are handled, retried, not acked, not stored) keeps none back.
+        sharing = sum(1 for count in waiting.values() if count)
+        piece = max(2, min(most_waiting, max(piece, to_share // max(1, sharing))))
+        more = {
+            partition: min(piece - count, (2 * shared - held[partition] + 1) // 3)
+            for partition, count in waiting.items()
+            if count <= piece // 2
+        }
     return Turn(
         max(1, min(piece, 2 * shared // 3)), {tp: records for tp, records in more.items() if records > 0}, shared
     )

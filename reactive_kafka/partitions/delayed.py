@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from reactive_kafka.commit.plans import holding, still_to_come
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.failure.headers import due_in_s
+from reactive_kafka.partitions.budget import MAX_WINDOW_RECORDS
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import RawRecord
@@ -59,3 +60,8 @@ class DelayedRecords:
 def awaits_plans(lane: Lane) -> bool:
     """Whether planned ranges of a lane's partition have not been read to their end."""
     return still_to_come(lane.tracker.plans, lane.tracker.position) > 0
+
+
+def is_long(lane: Lane) -> bool:
+    """Whether a partition waits for its oldest record; a planned range is read to its end all the same."""
+    return lane.tracker.window >= MAX_WINDOW_RECORDS and not awaits_plans(lane)

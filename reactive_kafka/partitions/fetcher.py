@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from math import inf
+from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -12,7 +13,7 @@ from reactive_kafka.delivery.ages import Ages
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.partitions import budget
 from reactive_kafka.partitions.budget import NOTHING, Asked, Pace, Shares, Valves
-from reactive_kafka.partitions.delayed import DelayedRecords, awaits_plans
+from reactive_kafka.partitions.delayed import DelayedRecords, is_long
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.partition import Partition
 from reactive_kafka.partitions.parts import ClientParts
@@ -112,7 +113,7 @@ class Fetcher:
         allowed = budget.budgets(held, room)
         for one in reading:
             lane = one.lane
-            if lane is None or one.id in stopped or _is_long(lane):
+            if lane is None or one.id in stopped or is_long(lane):
                 continue
             records = allowed.get(one.id, 0)
             if wants := self._workers.wants(lane, records if records >= enough or not lane.waiting else 0):
@@ -127,9 +128,14 @@ class Fetcher:
         held = self._held()
         self._taken = sum(held.values())
         piece = max(least, self._pace.look(self._brought - self._taken, now, partitions))  # together they fill a batch
-        spread = 1 if self._lanes.shared and not self._lanes.is_keyed else self._settings.concurrency
         is_urgent = now - self._turned_at >= budget.LOOK_S or self._runs_dry(held)
-        this = budget.turn(held, partitions, room, piece=piece, spread=spread, is_urgent=is_urgent)
+        workers, is_shared = self._settings.concurrency, self._lanes.shared and not self._lanes.is_keyed
+        how: dict[str, Any] = {"spread": 1 if is_shared else workers}
+        if workers > 1 and not (is_shared or self._workers.takes_batches):
+            alone = self._pace.most_waiting(min(workers // self._settings.consumers, len(held)))
+            how = {"waiting": {lane.tracker.partition: lane.waiting for lane in self._lanes_of(held)}}
+            how["most_waiting"] = room if self._lanes.is_keyed else alone
+        this = budget.turn(held, partitions, room, piece=piece, is_urgent=is_urgent, **how)
         if this.most:
             self._turned_at = now
         most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)
@@ -146,7 +152,7 @@ class Fetcher:
                 continue
             changed.append(partition)
             records, lane = this.held.get(partition, 0), one.lane
-            if records and wanted and lane is not None and not _is_long(lane):
+            if records and wanted and lane is not None and not is_long(lane):
                 wanted[partition] = records
             else:
                 wanted.pop(partition, None)
@@ -290,8 +296,3 @@ class Fetcher:
         if silent:
             for partition, end in (await consumer.end_offsets(list(silent))).items():
                 silent[partition].end = end
-
-
-def _is_long(lane: Lane) -> bool:
-    """Whether a partition waits for its oldest record; a planned range is read to its end all the same."""
-    return lane.tracker.window >= budget.MAX_WINDOW_RECORDS and not awaits_plans(lane)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -13,6 +15,8 @@ from reactive_kafka.partitions.budget import (
     READ_AHEAD,
     ROUND_S,
     TURN_S,
+    WAITING,
+    WAITING_S,
     Pace,
     Shares,
     Turn,
@@ -109,16 +113,32 @@ class Game:
 
     Args:
         stuck: Those that settle nothing, ever.
+        most_waiting: There are several workers; None: there is one.
+        share_waiting: So much of what a partition holds waits for a worker.
     """
 
-    def __init__(self, partitions: int, limit: int, stuck: set[int], piece: int, spread: int) -> None:
+    def __init__(
+        self,
+        partitions: int,
+        limit: int,
+        stuck: set[int],
+        piece: int = PIECE,
+        spread: int = 1,
+        most_waiting: int | None = None,
+        share_waiting: float = 0.0,
+    ) -> None:
         self.limit, self.stuck, self.piece, self.spread = limit, stuck, piece, spread
+        self.most_waiting, self.share_waiting = most_waiting, share_waiting
         self.queue = [TopicPartition("orders", number) for number in range(partitions)]
         self.holds: dict[TopicPartition, int] = {}
         self.polls_without: dict[TopicPartition, int] = dict.fromkeys(self.queue, 0)
 
     def poll(self) -> None:
-        this = turn(self.holds, len(self.queue), self.limit, piece=self.piece, spread=self.spread)
+        how: dict[str, Any] = {"piece": self.piece, "spread": self.spread}
+        if self.most_waiting is not None:
+            waiting = {partition: int(count * self.share_waiting) for partition, count in self.holds.items()}
+            how = {"piece": self.piece, "waiting": waiting, "most_waiting": self.most_waiting}
+        this = turn(self.holds, len(self.queue), self.limit, **how)
         left, served = this.most, []
         for partition in self.queue:
             self.polls_without[partition] += 1
@@ -140,15 +160,23 @@ class Game:
     limit=st.integers(1, 1000) | st.integers(1, 1_000_000),
     piece=st.integers(1, PIECE),
     spread=st.integers(1, 300),
+    most_waiting=st.none() | st.integers(WAITING, 1_000_000),
+    share_waiting=st.floats(0, 1),
     data=st.data(),
 )
 def test_whoever_is_stuck_every_other_has_its_turn_and_the_limit_is_kept(
-    partitions: int, limit: int, piece: int, spread: int, data: st.DataObject
+    partitions: int,
+    limit: int,
+    piece: int,
+    spread: int,
+    most_waiting: int | None,
+    share_waiting: float,
+    data: st.DataObject,
 ) -> None:
     """With two records a partition any of them may be stuck; with less, fewer than the half that is kept for ones."""
     most_stuck = partitions - 1 if limit >= 2 * partitions else min(partitions, limit // 2) - 1
     stuck = data.draw(st.sets(st.integers(0, partitions - 1), max_size=max(0, most_stuck)))
-    game, polls_for_stuck = Game(partitions, limit, stuck, piece, spread), 0
+    game, polls_for_stuck = Game(partitions, limit, stuck, piece, spread, most_waiting, share_waiting), 0
     for _ in range(12):
         game.poll()
         assert sum(game.holds.values()) <= limit
@@ -160,8 +188,12 @@ def test_whoever_is_stuck_every_other_has_its_turn_and_the_limit_is_kept(
 
 @pytest.mark.parametrize("limit", [20, 200, 400, 4000])
 @pytest.mark.parametrize("stuck", [0, 1, 9])
-def test_a_partition_has_its_turn_within_a_bounded_number_of_polls(limit: int, stuck: int) -> None:
-    game = Game(200, limit, set(range(stuck)), PIECE, 1)
+@pytest.mark.parametrize("most_waiting", [None, WAITING, 4000])
+@pytest.mark.parametrize("share_waiting", [0.0, 1.0])
+def test_a_partition_has_its_turn_within_a_bounded_number_of_polls(
+    limit: int, stuck: int, most_waiting: int | None, share_waiting: float
+) -> None:
+    game = Game(200, limit, set(range(stuck)), most_waiting=most_waiting, share_waiting=share_waiting)
     for _ in range(300):
         game.poll()
         game.settle()
@@ -169,7 +201,7 @@ def test_a_partition_has_its_turn_within_a_bounded_number_of_polls(limit: int, s
 
 
 def test_a_window_that_is_far_below_the_number_of_partitions_is_kept_exactly() -> None:
-    game = Game(1000, 10, set(), PIECE, 1)
+    game = Game(1000, 10, set())
     for _ in range(300):
         game.poll()
         assert 1 <= sum(game.holds.values()) <= 10
@@ -185,6 +217,44 @@ def test_turns_bring_pieces_and_not_crumbs() -> None:
 def test_workers_that_take_a_partition_each_all_get_one() -> None:
     this = turn({}, 1000, 2000, spread=50)
     assert this.most // this.each >= 50
+
+
+def test_of_several_workers_fast_ones_get_no_crumbs_and_slow_ones_a_share_of_all_partitions() -> None:
+    assert turn({}, 100, 1000, spread=1000, waiting={}, most_waiting=1000).each == 600
+    assert turn({}, 100, 1000, spread=1000, waiting={}, most_waiting=WAITING).each == WAITING
+
+
+def test_where_several_workers_are_who_has_half_of_an_equal_share_waiting_gets_no_more() -> None:
+    some = held(100, 100, 100, 100, *[1] * 36)  # an equal share of what may be shared is 950 / 40
+    this = turn(some, 50, 1000, piece=1, waiting=some, most_waiting=1000)
+    assert set(this.held.values()) == {22}
+    assert not {tp.partition for tp in this.held} & set(range(4))
+    some = held(11, 12, 22, 23, *[1] * 36)
+    assert turn(some, 50, 1000, piece=1, waiting=some, most_waiting=1000).held.keys() & {A, B, C} == {A}
+    assert turn(held(1, 4, 5), 50, 1000, waiting=held(0, 4, 5), most_waiting=WAITING).held == {A: WAITING, B: 4}
+
+
+def test_fast_workers_get_pieces_where_equal_shares_would_be_crumbs() -> None:
+    some = held(*[1] * 500)
+    this = turn(some, 1000, 2000, piece=100, waiting=some, most_waiting=2000)
+    assert set(this.held.values()) == {99}
+    assert this.each == 100
+
+
+def test_partitions_of_which_nothing_waits_have_no_share() -> None:
+    """What they hold is retried, say: it may be long before they take anything."""
+    holds = held(600, *[1] * 19)
+    this = turn(holds, 20, 1020, piece=1, waiting=held(10, *[0] * 19), most_waiting=1020)
+    assert this.held[A] == (2 * 401 - 600 + 1) // 3
+
+
+def test_what_a_partition_holds_that_waits_for_no_worker_keeps_back_none_of_its_records() -> None:
+    """It is retried, or not acked, or not stored: more records may be what that waits for."""
+    holds, waiting = {A: 1}, {A: 0}
+    while more := turn(holds, 100, 1000, waiting=waiting, most_waiting=WAITING).held.get(A, 0):
+        assert more <= WAITING
+        holds[A] += more
+    assert 595 <= holds[A] <= 601
 
 
 def test_nothing_is_asked_for_before_an_eighth_can_come_unless_workers_run_dry() -> None:
@@ -212,13 +282,22 @@ def test_when_stuck_ones_have_nearly_all_that_is_shared_the_others_go_on_with_a_
     limit=st.integers(1, 3000),
     held_by=st.dictionaries(st.integers(0, 999), st.integers(1, 3000), max_size=50),
     is_urgent=st.booleans(),
+    most_waiting=st.none() | st.integers(WAITING, 3000),
+    share_waiting=st.floats(0, 1),
 )
 def test_what_is_asked_for_never_passes_the_limit_though_partitions_came_to_those_that_were_there(
-    partitions: int, limit: int, held_by: dict[int, int], is_urgent: bool
+    partitions: int,
+    limit: int,
+    held_by: dict[int, int],
+    is_urgent: bool,
+    most_waiting: int | None,
+    share_waiting: float,
 ) -> None:
     """Whoever holds nothing may have one record all the same, where each has a record kept for it."""
     unsettled = {TopicPartition("orders", number): count for number, count in held_by.items() if number < partitions}
-    this = turn(unsettled, partitions, limit, is_urgent=is_urgent)
+    waiting = {partition: int(count * share_waiting) for partition, count in unsettled.items()}
+    how: dict[str, Any] = {} if most_waiting is None else {"waiting": waiting, "most_waiting": most_waiting}
+    this = turn(unsettled, partitions, limit, is_urgent=is_urgent, **how)
     total = sum(unsettled.values())
     is_over = total + (partitions - len(unsettled)) > limit
     assert this.most >= 0
@@ -287,6 +366,24 @@ def test_a_round_of_few_partitions_is_a_tenth_of_a_second_and_none_is_longer_tha
     if 1 < piece < PIECE:
         round_s = partitions * piece / a_second
         assert round_s == pytest.approx(max(ROUND_S, TURN_S * partitions), rel=0.5)
+
+
+def test_the_only_worker_in_a_partition_needs_its_work_of_a_quarter_of_a_second_there() -> None:
+    pace = Pace()
+    assert pace.most_waiting(100) == WAITING
+    pace.look(0, 50.0, 100)
+    pace.look(1_000, 50.01, 100)  # 10 ms, 100 workers, 1 ms each
+    assert pace.most_waiting(100) == 1_000 * WAITING_S
+    for number in range(1, 31):
+        pace.look(1_000 + 10 * number, 50.01 + number / 100, 100)  # 10 each 10 ms: what was before is forgotten
+    assert pace.most_waiting(10) == 100 * WAITING_S
+    pace.look(1_300, 60.0, 100)
+    pace.look(1_300, 60.3, 100)
+    pace.look(1_300, 60.5, 100)
+    assert pace.most_waiting(1) == WAITING
+    pace.look(1_000_000, 61.0, 100)
+    pace.look(2_000_000, 62.0, 100)
+    assert pace.most_waiting(0) > PIECE
 
 
 def test_a_turn_does_not_change_with_every_poll() -> None:

@@ -1,0 +1,112 @@
+"""What many partitions bring where several workers take from them: no crumbs, and something for each worker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from reactive_kafka import Message
+from reactive_kafka.broker.client import Poll
+from reactive_kafka.partitions.fetcher import Fetcher
+from tests.app.helpers import in_virtual_time, make_app, make_broker, running, until
+
+ORDERS: list[dict[str, Any]] = [{}, {"ordering": "key"}, {"ordering": "unordered"}]
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize("concurrency", [100, 1000])
+async def test_fast_handlers_get_no_crumbs_however_many_workers_there_may_be(
+    order: dict[str, Any], concurrency: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app, chunks, take = make_app(concurrency=concurrency, **order), list[int](), Fetcher.take
+
+    def counted(fetcher: Fetcher, poll: Poll) -> None:
+        chunks.extend(len(chunk.records) for chunk in poll.chunks)
+        take(fetcher, poll)
+
+    monkeypatch.setattr(Fetcher, "take", counted)
+
+    @app.incoming("orders")
+    async def handler(payload: bytes) -> None:
+        pass
+
+    broker = make_broker(100)
+    for number in range(100 * 200):
+        broker.produce("orders", b"", key=b"%d" % number, partition=number % 100)
+    async with running(app, broker=broker) as test:
+        await test.settled(timeout=60)
+    assert sum(chunks) == 20_000
+    assert len(chunks) < 1_000  # of which 100 are the first ones: how fast handlers are is not known by then
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+@in_virtual_time
+async def test_partitions_whose_records_came_first_leave_room_for_those_of_all_workers(order: dict[str, Any]) -> None:
+    app, calls = make_app(concurrency=100, **order), Counter[int]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        calls[message.partition] += 1
+        await asyncio.sleep(0.01)
+
+    broker = make_broker(100)
+    for number in range(8 * 2_000):
+        broker.produce("orders", b"", key=b"%d" % number, partition=number % 8)
+    async with running(app, broker=broker):
+        await until(lambda: calls.total() > 100)
+        for number in range(92 * 300):
+            broker.produce("orders", b"", key=b"%d" % number, partition=8 + number % 92)
+        await asyncio.sleep(0.3)
+        calls.clear()
+        await asyncio.sleep(1)
+        assert calls.total() > 9_500  # each of 100 workers has one each 10 ms
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+@in_virtual_time
+async def test_messages_that_are_kept_without_an_ack_keep_back_none_of_the_records_that_they_wait_for(
+    order: dict[str, Any],
+) -> None:
+    app, kept = make_app(concurrency=10, **order), list[Message[bytes]]()
+
+    @app.incoming("orders", ack="manual")
+    async def handler(message: Message[bytes]) -> None:
+        kept.append(message)
+        if len(kept) == 500:
+            for one in kept:
+                one.ack()
+
+    broker = make_broker(100)
+    for number in range(500):
+        broker.produce("orders", b"", key=b"%d" % number, partition=0)
+    async with running(app, broker=broker) as test:
+        await test.settled(timeout=30)
+    assert len(kept) == 500
+
+
+@pytest.mark.parametrize("order", ORDERS[1:], ids=str)
+@in_virtual_time
+async def test_records_that_wait_for_a_retry_have_no_share_in_what_workers_could_do(order: dict[str, Any]) -> None:
+    retry = {"max_attempts": 3, "backoff": "20s", "max_backoff": "20s"}
+    app, done, failed = make_app(concurrency=10, retry=retry, **order), list[int](), set[tuple[int, int]]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        place = message.partition, message.offset
+        if (message.partition or message.offset % 2) and place not in failed:
+            failed.add(place)
+            raise ValueError
+        done.append(message.offset)
+
+    broker = make_broker(20)
+    for partition in range(1, 20):
+        broker.produce("orders", b"", key=b"", partition=partition)
+    for number in range(3_000):
+        broker.produce("orders", b"", key=b"%d" % number, partition=0)
+    async with running(app, broker=broker) as test:
+        await asyncio.sleep(5)
+        assert len(done) > 600  # with as many that failed: two thirds of the window
+        await test.settled(timeout=300)
