@@ -39,7 +39,7 @@ async def test_fast_handlers_get_no_crumbs_however_many_workers_there_may_be(
     async with running(app, broker=broker) as test:
         await test.settled(timeout=60)
     assert sum(chunks) == 20_000
-    assert len(chunks) < 1_000  # of which 100 are the first ones: how fast handlers are is not known by then
+    assert len(chunks) < 2_000  # of which 100 are the first ones: how fast handlers are is not known by then
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
