@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
 from math import inf
-from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Consumer, Poll
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -130,12 +130,13 @@ class Fetcher:
         piece = max(least, self._pace.look(self._brought - self._taken, now, partitions))  # together they fill a batch
         is_urgent = now - self._turned_at >= budget.LOOK_S or self._runs_dry(held)
         workers, is_shared = self._settings.concurrency, self._lanes.shared and not self._lanes.is_keyed
-        how: dict[str, Any] = {"spread": 1 if is_shared else workers}
-        if workers > 1 and not (is_shared or self._workers.takes_batches):
+        turn = partial(budget.turn, held, partitions, room, piece=piece, is_urgent=is_urgent)
+        if workers == 1 or is_shared or self._workers.takes_batches:
+            this = turn(spread=1 if is_shared else workers)
+        else:
             alone = self._pace.most_waiting(min(workers // self._settings.consumers, len(held)))
-            how = {"waiting": {lane.tracker.partition: lane.waiting for lane in self._lanes_of(held)}}
-            how["most_waiting"] = room if self._lanes.is_keyed else alone
-        this = budget.turn(held, partitions, room, piece=piece, is_urgent=is_urgent, **how)
+            waiting = {lane.tracker.partition: lane.waiting for lane in self._lanes_of(held)}
+            this = turn(waiting=waiting, most_waiting=room if self._lanes.is_keyed else alone)
         if this.most:
             self._turned_at = now
         most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)

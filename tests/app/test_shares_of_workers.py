@@ -16,18 +16,25 @@ from tests.app.helpers import in_virtual_time, make_app, make_broker, running, u
 ORDERS: list[dict[str, Any]] = [{}, {"ordering": "key"}, {"ordering": "unordered"}]
 
 
-@pytest.mark.parametrize("order", ORDERS, ids=str)
-@pytest.mark.parametrize("concurrency", [100, 1000])
-async def test_fast_handlers_get_no_crumbs_however_many_workers_there_may_be(
-    order: dict[str, Any], concurrency: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    app, chunks, take = make_app(concurrency=concurrency, **order), list[int](), Fetcher.take
+@pytest.fixture
+def chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many records each chunk has brought."""
+    sizes, take = list[int](), Fetcher.take
 
     def counted(fetcher: Fetcher, poll: Poll) -> None:
-        chunks.extend(len(chunk.records) for chunk in poll.chunks)
+        sizes.extend(len(chunk.records) for chunk in poll.chunks)
         take(fetcher, poll)
 
     monkeypatch.setattr(Fetcher, "take", counted)
+    return sizes
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize("concurrency", [100, 1000])
+async def test_fast_handlers_get_no_crumbs_however_many_workers_there_may_be(
+    order: dict[str, Any], concurrency: int, chunks: list[int]
+) -> None:
+    app = make_app(concurrency=concurrency, **order)
 
     @app.incoming("orders")
     async def handler(payload: bytes) -> None:
@@ -40,6 +47,23 @@ async def test_fast_handlers_get_no_crumbs_however_many_workers_there_may_be(
         await test.settled(timeout=60)
     assert sum(chunks) == 20_000
     assert len(chunks) < 2_000  # of which 100 are the first ones: how fast handlers are is not known by then
+
+
+@in_virtual_time
+async def test_consumers_that_share_the_workers_read_pieces_as_large_as_one_would(chunks: list[int]) -> None:
+    app = make_app(concurrency=8, consumers=4, max_in_flight=4000)
+
+    @app.incoming("orders")
+    async def handler(payload: bytes) -> None:
+        await asyncio.sleep(0.002)
+
+    broker = make_broker(32)
+    for number in range(32 * 500):
+        broker.produce("orders", b"", partition=number % 32)
+    async with running(app, broker=broker) as test:
+        await test.settled(timeout=60)
+    assert sum(chunks) == 16_000
+    assert len(chunks) < 400  # 864 where each consumer reckons with all the workers
 
 
 @pytest.mark.parametrize("order", ORDERS, ids=str)
