@@ -146,9 +146,11 @@ def _modelled(target: Any) -> Codec:
             reason = model.explain(error)
             raise EncodeError(str(reason)) from reason.__cause__
 
+    read = model.from_json()
+
     def decode(text: str) -> object:
         try:
-            return model.from_json(text.encode())
+            return read(text.encode())
         except Exception as error:  # as above
             reason = model.explain(error)
             raise reason from reason.__cause__

@@ -96,8 +96,7 @@ def decoder_for(payload_type: object, deserializer: str | None, source: Register
     if name == "json":  # NaN and Infinity are read, because Python's json writes them; we never do
         if asked.base in _RAW:
             raise _contradiction(name, "what the JSON holds, never bytes", asked)
-        model = _model_for(asked)
-        return guarded(model.from_json, asked, model.explain)
+        return _model_for(asked).decoder(asked)
     if name not in _PLAIN:
         raise unusable(name)
     read, gives = _PLAIN[name]

@@ -23,7 +23,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, S
 from pydantic_core.core_schema import ErrorType
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats.guarding import Explain, Read
+from reactive_kafka.formats.guarding import Decoder, Explain, Read, guarded
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.quick_json import parsed, quick_reader, quickly, struct_reader
 from reactive_kafka.formats.wanted import Wanted, has_struct
@@ -129,15 +129,23 @@ def _from_msgspec(error: Any, name: str) -> DecodeError:
 class Model(NamedTuple):
     """How a type is read."""
 
-    from_json: Read
+    quick: Read | None  # from JSON, where it can be read so
+    careful: Read  # from JSON
     from_value: Callable[[Any], object]  # from what another format yields
-    explain: Explain  # what either of them raises
+    explain: Explain  # what these raise
+
+    def from_json(self) -> Read:
+        return quickly(self.quick, self.careful)
+
+    def decoder(self, wanted: Wanted) -> Decoder:
+        """From JSON; a record that is read quickly costs no call of :func:`guarded`'s."""
+        return quickly(self.quick, guarded(self.careful, wanted, self.explain))
 
 
 def model_for(wanted: Wanted) -> Model:
     """Compile the reader of *wanted*; a FormatError if neither pydantic nor msgspec can read it."""
     if not wanted.constrained and wanted.base in _ANYTHING:
-        return Model(quickly(quick_reader(Any, _ANY), parsed), lambda value: value, explain_model(wanted.name, ()))
+        return Model(quick_reader(Any, _ANY), parsed, lambda value: value, explain_model(wanted.name, ()))
     return _msgspec_model(wanted) if has_struct(wanted.annotation) else _pydantic_model(wanted)
 
 
@@ -154,7 +162,7 @@ def _pydantic_model(wanted: Wanted) -> Model:
     # Twice as fast as a validator with nothing to check.
     careful = _plain_reader(wanted.annotation) if wanted.annotation in _JSON_NAMES else validator.validate_json
     quick = quick_reader(wanted.annotation, schema)
-    return Model(quickly(quick, careful), validator.validate_python, explain_model(wanted.name, words))
+    return Model(quick, careful, validator.validate_python, explain_model(wanted.name, words))
 
 
 def _msgspec_model(wanted: Wanted) -> Model:
@@ -165,8 +173,8 @@ def _msgspec_model(wanted: Wanted) -> Model:
     except (TypeError, NameError) as error:
         raise FormatError(f"{wanted.name} cannot be read from JSON: {error}") from error
     convert = partial(msgspec.convert, type=wanted.annotation)
-    read = struct_reader(decoder.decode, partial(convert, str_keys=True))
-    return Model(read, convert, explain_model(wanted.name, ()))
+    careful = struct_reader(decoder.decode, partial(convert, str_keys=True))
+    return Model(decoder.decode, careful, convert, explain_model(wanted.name, ()))
 
 
 def _plain_reader(kind: type[dict[Any, Any]] | type[list[Any]]) -> Read:

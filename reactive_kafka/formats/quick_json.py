@@ -15,14 +15,15 @@ import inspect
 import re
 import types
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic_core import from_json
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats.guarding import Read
+from reactive_kafka.formats.guarding import Decoder, Read
 
 Schema = Mapping[str, Any]
+R = TypeVar("R", Read, Decoder)
 
 _SHALLOW_BYTES = 400
 _DEPTH = 200  # of arrays and objects in each other; pydantic's parser takes 201
@@ -64,17 +65,22 @@ def is_sure(value: bytes) -> bool:
     return value.count(b"[") + value.count(b"{") <= _DEPTH and _DIGITS.search(value[::_STRIDE]) is None
 
 
-def quickly(quick: Read | None, careful: Read) -> Read:
-    """*careful*, with *quick* asked first where that makes no difference; *careful* alone if there is no *quick*."""
+def quickly(quick: Read | None, careful: R) -> R:
+    """*careful*, with *quick* asked first where that makes no difference; *careful* alone if there is no *quick*.
+
+    It may be around a whole decoder: most records are read in this one call then.
+    """
     if quick is None:
         return careful
 
-    def read(value: bytes) -> object:
-        if (len(value) <= _SHALLOW_BYTES and value.isascii()) or is_sure(value):
-            try:
+    def read(value: Any) -> object:
+        try:
+            if (len(value) <= _SHALLOW_BYTES and value.isascii()) or is_sure(value):
                 return quick(value)
-            except Exception:  # of msgspec, or of the user's __post_init__: said by the other one
-                pass
+        except (SystemExit, KeyboardInterrupt):
+            raise
+        except BaseException:  # no value; or of msgspec, or of the user's __post_init__: said by the other one
+            pass
         return careful(value)
 
     return read
@@ -97,17 +103,16 @@ def quick_reader(annotation: Any, schema: Schema) -> Read | None:
         decode = msgspec.json.Decoder(annotation).decode
     except Exception:  # it evaluates annotations that are strings, in its own way
         return None
-    return _with_own_defaults(decode, defaults) if defaults else decode
+    return _with_own_defaults(decode, defaults, len(dataclasses.fields(inner["cls"]))) if defaults else decode
 
 
-def _with_own_defaults(decode: Read, defaults: Mapping[str, object]) -> Read:
-    """*decode*, of a dataclass: what msgspec leaves to the class becomes the instance's own."""
+def _with_own_defaults(decode: Read, defaults: Mapping[str, object], fields: int) -> Read:
+    """*decode*, of a dataclass of so many *fields*: what msgspec leaves to the class becomes the instance's own."""
     given = tuple(defaults.items())
 
     def read(value: bytes) -> object:
         made = decode(value)
-        if made is not None:
-            own = made.__dict__
+        if made is not None and len(own := made.__dict__) < fields:
             for name, default in given:
                 if name not in own:
                     own[name] = default
@@ -125,13 +130,12 @@ def struct_reader(decode: Read, convert: Read) -> Read:
     """
 
     def read(value: bytes) -> object:
-        if not ((len(value) <= _SHALLOW_BYTES and value.isascii()) or is_sure(value)):
-            parsed(value)
+        document = parsed(value)
         try:
             return decode(value)
         except ValueError:  # as msgspec's errors are, and UnicodeDecodeError
             pass
-        return convert(parsed(value))
+        return convert(document)
 
     return read
 

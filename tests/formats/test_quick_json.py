@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import enum
 import sys
 import typing
@@ -22,7 +23,7 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, field_validator
 
 from reactive_kafka.errors import DecodeError
-from reactive_kafka.formats import Decoder, decoder_for
+from reactive_kafka.formats import Decoder, decoder_for, refused_tombstone
 from reactive_kafka.formats.quick_json import is_sure, quick_reader
 from tests.formats.types import Colour
 
@@ -453,6 +454,40 @@ def test_an_error_of_post_init_is_that_of_pydantic() -> None:
         with_msgspec(Checked)(b'{"value": 13}')
     with pytest.raises(DecodeError, match=r"^does not fit Checked: KeyError while reading it$"):
         with_msgspec(Checked)(b'{"value": 14}')
+
+
+@dataclass
+class Raises:
+    error: int
+
+    def __post_init__(self) -> None:
+        raise (asyncio.CancelledError, SystemExit, KeyboardInterrupt)[self.error]("SECRET")
+
+
+class RaisesToo(msgspec.Struct):
+    error: int
+
+    def __post_init__(self) -> None:
+        Raises(self.error)
+
+
+@pytest.mark.parametrize("payload_type", [Raises, RaisesToo])
+def test_whatever_post_init_raises_is_about_the_record_unless_the_process_is_to_end(payload_type: object) -> None:
+    decode = decoder_for(payload_type, "json")
+    assert decode is not None
+    with pytest.raises(DecodeError, match=r"^decoding it raised CancelledError$"):
+        decode(b'{"error": 0}')
+    for number, error in enumerate((SystemExit, KeyboardInterrupt), 1):
+        with pytest.raises(error):
+            decode(b'{"error": %d}' % number)
+
+
+@pytest.mark.parametrize("payload_type", [dict, Order, Struct, DataOfInt])
+def test_a_record_without_a_value_is_told_by_its_type(payload_type: Any) -> None:
+    with pytest.raises(DecodeError) as refused:
+        with_msgspec(payload_type)(None)
+    assert str(refused.value) == refused_tombstone(payload_type)
+    assert with_msgspec(payload_type | None)(None) is None
 
 
 def test_defaults_are_the_instances_own() -> None:

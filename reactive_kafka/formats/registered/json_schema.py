@@ -47,17 +47,18 @@ def json_schema_decoder(asked: Wanted, source: Registered) -> Decoder:
     check_of = _check_finder(source, is_asked=asked.is_free)  # else the model says what it is to be
     model, members = model_for(asked), named_models(asked)
     readers: dict[bytes, Read] = source.schemas.cache()
+    read_model = model.from_json()
 
     def reader_of(first: bytes) -> Read:
         """That of the model which the schema is called after."""
         schema: Schema = source.schemas.find(named_by(first))
         title = str(_document(schema.text).get("title", ""))
-        return keep(readers, first, members.get(title, model).from_json)
+        return keep(readers, first, members.get(title, model).from_json())
 
     def read(value: bytes) -> object:
         first = head_of(value)
         check, data = check_of(first), value[len(first) :]
-        read_json = (readers.get(first) or reader_of(first)) if members else model.from_json
+        read_json = (readers.get(first) or reader_of(first)) if members else read_model
         if check is _fits:
             return read_json(data)
         document = from_json(data)
