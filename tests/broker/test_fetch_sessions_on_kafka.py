@@ -264,6 +264,19 @@ async def test_the_next_fetch_comes_while_the_last_of_the_one_before_is_read(
         assert fetches.codes == {0}
 
 
+async def test_partitions_that_are_wanted_do_not_wait_for_what_came_of_others(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(20)
+    await backlog(cluster, topic, 20)
+    async with joined(cluster, topic, group, properties=SMALL) as member:
+        member.consumer.client._fetcher._prefetch_backoff = 60.0  # how old what it holds is before it asks again
+        await member.until_assigned(20)
+        seen = set[TopicPartition]()
+        while seen < member.owned:
+            seen |= (await member.take(1, dict.fromkeys(member.owned - seen, 1))).keys()
+
+
 async def test_a_partition_with_a_backlog_does_not_wait_for_many_that_have_nothing(
     cluster: KafkaTestCluster, group: str
 ) -> None:

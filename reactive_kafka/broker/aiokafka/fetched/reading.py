@@ -162,9 +162,10 @@ class Reader:
         if client._subscription.reassignment_in_progress:  # H13: getmany would wait for its end without bound
             self.answers.clear()
             return poll
-        fetched = client._fetcher._records
-        if self.answers.has_errors:  # the positions of all partitions are too much to look up for each poll
-            poll.errors.update(self.answers.errors(self._assignment.positions()))
+        answers, fetcher = self.answers, client._fetcher
+        fetched = fetcher._records
+        if answers.has_errors:  # the positions of all partitions are too much to look up for each poll
+            poll.errors.update(answers.errors(self._assignment.positions()))
         left = sum(budgets.values()) if most is None else most
         for partition in list(fetched):
             if left <= 0:
@@ -186,10 +187,10 @@ class Reader:
                 left -= len(chunk.records)
             if partition in fetched:
                 fetched.move_to_end(partition)  # partitions take turns
-        if self.answers.has_more and self.answers.are_begun:
-            nodes = hurry(client._fetcher) if runs_low(client._fetcher, len(self._assignment.started)) else ()
-            client._fetcher._client.hurried.update(nodes)
-            self.answers.has_more = not nodes
+        if answers.has_more and (left > 0 or (answers.are_begun and runs_low(fetcher, len(self._assignment.started)))):
+            nodes = hurry(fetcher)
+            fetcher._client.hurried.update(nodes)
+            answers.has_more = not nodes
         return poll
 
     def _take_records(self, partition: TopicPartition, result: Any, budget: int) -> Chunk | None:
