@@ -137,7 +137,7 @@ class ChannelConsumer:
     def progress(self) -> None:
         """There may be room for new records, or a drain may be over."""
         self.assignment.changed()
-        self.connection.wake()
+        self.connection.made_progress()
 
     def knows(self, tracker: OffsetTracker) -> bool:
         """Whether it reads with the tracker, or may retain its partition."""

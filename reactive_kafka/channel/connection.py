@@ -124,8 +124,14 @@ class Connection:
 
     def wake(self) -> None:
         """Have what the partitions may bring looked at again."""
+        self._fetcher.room.look_again()
         if self._consumer is not None:
             self._consumer.wake()
+
+    def made_progress(self) -> None:
+        """The same where there may be more room than there was."""
+        if not self._fetcher.is_full:
+            self.wake()
 
     async def close(self) -> None:
         """Leave the group, and poll no more."""
@@ -183,6 +189,7 @@ class Connection:
     async def _poll_once(self, consumer: Consumer) -> None:
         if not self._starts.are_done:
             await self._starts.find()
+            self._fetcher.room.look_again()
         asked = self._fetcher.asks(consumer) if self._signals.is_taking() else NOTHING
         poll = await consumer.poll(asked.budgets, self._wait_s(asked), asked.most)
         self._is_idle = not poll.chunks and not poll.errors
@@ -222,10 +229,18 @@ class Connection:
                 now = self._clock.monotonic()
                 self.reach.found(sight, asked_at, now)
                 self.stable.found(sight.held_up, asked_at, now)
-                await self._fetcher.ask_ends(consumer)
+                await self._ask_ends(consumer)
                 await self._starts.look_at_topics()
             except BrokerError:
                 pass  # only the lag of some is old meanwhile; the next check says whether a broker is there
+
+    async def _ask_ends(self, consumer: Consumer) -> None:
+        """Partitions that are not fetched tell nothing about their log's end: ask. BrokerError without an answer."""
+        table = self._starts.table
+        silent = {one.id: one for one in table if one.live is not None and (one.is_paused or one.end is None)}
+        if silent:
+            for partition, end in (await consumer.end_offsets(list(silent))).items():
+                silent[partition].end = end
 
     def _is_away(self, reason: str) -> None:
         if self._away_since is None:

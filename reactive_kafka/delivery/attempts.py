@@ -201,7 +201,7 @@ class BatchDispatcher(RetryingPool):
                 continue
             slices = self._lanes.take_batch(self._settings.batch_max_records)
             self._hold(worker, tuple({id(part.lane): part.lane for part in slices}.values()))
-            if self._lanes.has_work:
+            if self._lanes.ready:
                 self._places.wake()  # where the window is full nothing comes that would wake another
             try:
                 await self._run_batch(worker, slices)

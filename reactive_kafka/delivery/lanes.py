@@ -142,9 +142,9 @@ class Lanes:
         self._ready.append(lane)
 
     @property
-    def has_work(self) -> bool:
-        """Whether a lane stands in the queue (its work may have been taken meanwhile)."""
-        return bool(self._ready)
+    def ready(self) -> int:
+        """How many lanes stand in the queue (the work of some may have been taken meanwhile)."""
+        return len(self._ready)
 
     def calls_from(self, lane: Lane) -> bool:
         """Whether a lane in the queue has clearly fewer workers than this one, so that one of these is to go there.

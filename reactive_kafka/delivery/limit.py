@@ -69,7 +69,7 @@ class LimitedLanes(Lanes):
 
     def take(self) -> Lane | None:
         """As of all lanes; of what it gives one record is to be started, and only that."""
-        if not self.has_work or self._is_early():
+        if not self.ready or self._is_early():
             return None
         lane = super().take()
         if lane is not None:
@@ -120,7 +120,7 @@ class LimitedLanes(Lanes):
 
     @property
     def holds_back(self) -> bool:
-        return self.has_work and self._bucket.ready_at > self._clock.monotonic()
+        return bool(self.ready) and self._bucket.ready_at > self._clock.monotonic()
 
 
 class LimitedCappedLanes(LimitedLanes, CappedLanes):

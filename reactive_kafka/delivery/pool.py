@@ -68,7 +68,7 @@ class WorkerPool(Workers):
             self._is_waking = self._places.wake()
 
     def _place_is_free(self) -> None:
-        if self._lanes.has_work:
+        if self._lanes.ready:
             self.work_is_there()
 
     def _start_worker(self) -> None:

@@ -31,7 +31,7 @@ class Dispatcher(SharedRuns):
                     return
                 worker.stretch_end = self._clock.monotonic() + STRETCH_S
                 continue
-            if self._lanes.has_work:
+            if self._lanes.ready:
                 self.work_is_there()
             self._hold(worker, (lane,))
             try:

@@ -49,6 +49,16 @@ LOOK_S = 0.02
 """How soon a poll asks for those that hold nothing, too, while workers have enough to do: what is new in a quiet
 partition does not wait for the backlogs of others."""
 
+LOOK_AT, LONGEST_LOOK_S = 200, 0.5
+"""So many partitions that hold something are looked at as often as that. Of more a look takes longer, and comes later,
+up to so late: 1,000 take 2 ms."""
+
+
+def look_s(holding: int) -> float:
+    """How soon partitions are looked at again, given how many of them hold something."""
+    return min(LONGEST_LOOK_S, LOOK_S * max(1.0, holding / LOOK_AT))
+
+
 WAITING, WAITING_S = 8, 0.25
 """What is to wait at most for the one worker that is in a partition at a time: so many records, or as many as a worker
 goes through in that time. More would only take the room of partitions that other workers could be in."""
@@ -187,6 +197,27 @@ def turn(
     return Turn(
         max(1, min(piece, 2 * shared // 3)), {tp: records for tp, records in more.items() if records > 0}, shared
     )
+
+
+class Room:
+    """What is known of the room since the last look at it, so that no look is made that would find none."""
+
+    def __init__(self) -> None:
+        self.until = -inf  # when it is looked at again, whatever workers have done
+        self.enough = 0  # lanes with work: with no more of them it is time to look
+        self._taken_with = inf
+
+    def taken(self, brought: int, until: float, *, enough: int) -> None:
+        """There is none once so many records have come in all."""
+        self._taken_with, self.until, self.enough = brought, until, enough
+
+    def look_again(self) -> None:
+        """Nothing is known of it."""
+        self._taken_with = inf
+
+    def is_taken(self, brought: int, ready: int, now: float) -> bool:
+        """Whether there was none, and a look is too early: so many lanes are ready for workers."""
+        return brought >= self._taken_with and ready > self.enough and now < self.until
 
 
 class Shares(dict[TopicPartition, int]):

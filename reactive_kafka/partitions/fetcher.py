@@ -12,7 +12,7 @@ from reactive_kafka.commit.uncommitted import UncommittedBound
 from reactive_kafka.delivery.ages import Ages
 from reactive_kafka.delivery.lane import Lane
 from reactive_kafka.partitions import budget
-from reactive_kafka.partitions.budget import NOTHING, Asked, Pace, Shares, Valves
+from reactive_kafka.partitions.budget import NOTHING, Asked, Pace, Room, Shares, Valves
 from reactive_kafka.partitions.delayed import DelayedRecords, is_long
 from reactive_kafka.partitions.locate import StartPositions
 from reactive_kafka.partitions.partition import Partition
@@ -43,9 +43,9 @@ class Fetcher:
         self._table = table
         self._lanes, self._workers, self._clock = parts.lanes, parts.workers, parts.clock
         self._valves, self._pace, self._shares = Valves(), Pace(), Shares()
+        self.room = Room()
         self._free: tuple[object, Asked] = None, NOTHING  # those that were read when all room was free, and that poll
-        self._turned_at, self._brought = -inf, 0
-        self._taken = 0  # room, when a poll was asked for last
+        self._turned_at, self._brought, self._taken = -inf, 0, 0  # the last: room, at the last look at it
         self._holding: list[Partition] = []  # those that may hold records: no others can
         self._starts, self._uncommitted = starts, uncommitted
         self._ends = bool(table.ranges)  # reading may end
@@ -55,6 +55,9 @@ class Fetcher:
     def asks(self, consumer: Consumer) -> Asked:
         """What a poll may bring now; whoever is left out is woken for when there is room."""
         now = self._clock.monotonic()
+        if self.is_full:
+            return Asked({}, again_s=max(0.0, self.room.until - now))
+        self.room.look_again()
         self._uncommitted.look(self._brought, now)
         # Also those that are about to go, or may be retained: what they hold takes room, so they have a share of it.
         partitions, room, stopped = len(self._table), self._settings.max_in_flight, self.stopped(now)
@@ -69,14 +72,11 @@ class Fetcher:
         # A partition is asked for again when an eighth of its share is free, or nothing waits in its lane. While it is
         # left out its lane has a low-water mark, and the worker that gets there wakes the poll. Without the mark the
         # poll would sleep while workers run dry; with a wake for each record it would run all the time.
-        for one in left_out:
-            if one.lane is not None:
-                low = min(one.lane.waiting // 2, self._settings.concurrency)
-                one.lane.low_water = one.lane.waiting if self._workers.takes_batches else low
-        if left_out:
-            self._parts.acknowledger.awaited_by.add(self)
-        else:
-            self._parts.acknowledger.awaited_by.discard(self)
+        for lane in [one.lane for one in left_out if one.lane is not None]:
+            low = min(lane.waiting // 2, self._settings.concurrency)
+            lane.low_water = lane.waiting if self._workers.takes_batches else low
+        awaited_by = self._parts.acknowledger.awaited_by
+        (awaited_by.add if left_out else awaited_by.discard)(self)
         if self._workers.takes_batches and self._is_out_of_room(left_out, stopped):
             self._lanes.out_of_room.add(self)
             self._workers.work_is_there()
@@ -128,7 +128,8 @@ class Fetcher:
         held = self._held()
         self._taken = sum(held.values())
         piece = max(least, self._pace.look(self._brought - self._taken, now, partitions))  # together they fill a batch
-        is_urgent = now - self._turned_at >= budget.LOOK_S or self._runs_dry(held)
+        look_s = budget.look_s(len(held))
+        is_urgent = now - self._turned_at >= look_s or self._runs_dry(held)
         workers, is_shared = self._settings.concurrency, self._lanes.shared and not self._lanes.is_keyed
         turn = partial(budget.turn, held, partitions, room, piece=piece, is_urgent=is_urgent)
         if workers == 1 or is_shared or self._workers.takes_batches:
@@ -164,12 +165,19 @@ class Fetcher:
         if most:
             self._shares.changed(changed)
         # A worker may look for other keys at any moment. Else a verdict wakes the poll where there is no room.
-        is_idle = is_urgent and not (self._lanes.is_keyed and self._lanes.has_work)
-        return Asked(wanted, most + more, left_out, None if wanted or is_idle else budget.LOOK_S)
+        is_idle = is_urgent and not (self._lanes.is_keyed and self._lanes.ready)
+        if not self._workers.takes_batches:  # which may wait for a poll to find that no more can come
+            self.room.taken(self._brought + this.most, now + look_s, enough=max(workers, self._lanes.ready // 2))
+        return Asked(wanted, most + more, left_out, None if wanted or is_idle else look_s)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there is no room for now, and workers have enough to do."""
+        return self.room.is_taken(self._brought, self._lanes.ready, self._clock.monotonic())
 
     def _runs_dry(self, held: Iterable[TopicPartition]) -> bool:
         """Whether all that came is with workers, and one of them has nothing, or all will soon."""
-        if self._lanes.has_work:
+        if self._lanes.ready:
             return False
         return self._workers.has_room or not any(lane.waiting for lane in self._lanes_of(held))
 
@@ -222,7 +230,7 @@ class Fetcher:
 
     def _is_behind_keys(self, held: Iterable[TopicPartition]) -> bool:
         """Whether workers have nothing to do, because all that was read waits behind keys that are busy."""
-        if not (self._lanes.is_keyed and self._workers.has_room) or self._lanes.has_work:
+        if not (self._lanes.is_keyed and self._workers.has_room) or self._lanes.ready:
             return False
         return any(lane.waiting for lane in self._lanes_of(held))
 
@@ -245,8 +253,8 @@ class Fetcher:
                 continue
             self._deliver(chunk, one, one.tracker, one.lane, now)
         if poll.chunks:
-            if self._ends and all(one.is_read_out for one in self._table):
-                self._lanes.is_at_end = True
+            self._lanes.is_at_end |= self._ends and all(one.is_read_out for one in self._table)
+            self.room.enough = max(self.room.enough, self._lanes.ready // 2)
             self._arrived()
 
     def _arrived(self) -> None:
@@ -290,10 +298,3 @@ class Fetcher:
             self._lanes.add(lane, self._workers.keep(chunk.partition, records), first, now)
         else:
             self.delayed.hold(lane, records, first, now, delay_ms)
-
-    async def ask_ends(self, consumer: Consumer) -> None:
-        """Partitions that are not fetched tell nothing about their log's end: ask. BrokerError without an answer."""
-        silent = {one.id: one for one in self._table if one.live is not None and (one.is_paused or one.end is None)}
-        if silent:
-            for partition, end in (await consumer.end_offsets(list(silent))).items():
-                silent[partition].end = end

@@ -11,7 +11,8 @@ import pytest
 from reactive_kafka import Message
 from reactive_kafka.broker.client import Poll
 from reactive_kafka.partitions.fetcher import Fetcher
-from tests.app.helpers import in_virtual_time, make_app, make_broker, running, until
+from reactive_kafka.partitions.partition import Partition
+from tests.app.helpers import in_virtual_time, make_app, make_broker, now, running, until
 
 ORDERS: list[dict[str, Any]] = [{}, {"ordering": "key"}, {"ordering": "unordered"}]
 
@@ -134,3 +135,41 @@ async def test_records_that_wait_for_a_retry_have_no_share_in_what_workers_could
         await asyncio.sleep(5)
         assert len(done) > 600  # with as many that failed: two thirds of the window
         await test.settled(timeout=300)
+
+
+@pytest.fixture
+def looks(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """When partitions were looked at for room, one by one."""
+    times, look = list[float](), Fetcher.holding
+
+    def noted(fetcher: Fetcher) -> list[Partition]:
+        times.append(now())
+        return look(fetcher)
+
+    monkeypatch.setattr(Fetcher, "holding", noted)
+    return times
+
+
+@pytest.mark.parametrize("order", ORDERS, ids=str)
+@pytest.mark.parametrize("concurrency", [1, 20])
+@in_virtual_time
+async def test_a_thousand_partitions_that_fill_the_window_are_not_looked_at_for_each_record(
+    concurrency: int, order: dict[str, Any], looks: list[float]
+) -> None:
+    app, calls = make_app(concurrency=concurrency, **order), 0
+
+    @app.incoming("orders")
+    async def handler(payload: bytes) -> None:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(0.01)
+
+    broker = make_broker(1000)
+    for number in range(1000 * 10):
+        broker.produce("orders", b"", key=b"%d" % number, partition=number % 1000)
+    async with running(app, broker=broker):
+        await until(lambda: calls > 5 * concurrency)
+        before, seen = calls, len(looks)
+        await asyncio.sleep(2)
+        assert calls - before >= 199 * concurrency  # each worker has one each 10 ms
+        assert len(looks) - seen < 100  # 220 to 250 where each record that is settled may bring one

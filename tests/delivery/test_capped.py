@@ -109,7 +109,7 @@ def test_never_more_than_the_cap_runs_and_nothing_waits_that_may(keyed: bool, mo
         taking.release(0)
     assert taking.done == sum(taking.added)
     assert taking.lanes.take() is None
-    assert not taking.lanes.has_work
+    assert not taking.lanes.ready
 
 
 def test_a_dropped_partition_holds_nothing_up() -> None:

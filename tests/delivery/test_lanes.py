@@ -579,7 +579,7 @@ def test_nothing_waits_in_lanes_that_are_empty() -> None:
     assert lanes.take() is None
     assert lanes.batch_due(10, 1.0) is None
     assert lanes.take_batch(10) == []
-    assert not lanes.has_work
+    assert not lanes.ready
 
 
 @given(shared=st.booleans(), data=st.data())

@@ -10,6 +10,9 @@ from hypothesis import strategies as st
 
 from reactive_kafka.commit.metadata.pending import MetadataPolicy
 from reactive_kafka.partitions.budget import (
+    LONGEST_LOOK_S,
+    LOOK_AT,
+    LOOK_S,
     PAUSE_AFTER_S,
     PIECE,
     READ_AHEAD,
@@ -18,10 +21,12 @@ from reactive_kafka.partitions.budget import (
     WAITING,
     WAITING_S,
     Pace,
+    Room,
     Shares,
     Turn,
     Valves,
     budgets,
+    look_s,
     read_ahead,
     take_turns,
     turn,
@@ -427,6 +432,26 @@ def test_shares_are_those_of_a_poll_before_which_nobody_changed_any(
 
 def partitions() -> tuple[Partition, Partition]:
     return Partition(A, MetadataPolicy()), Partition(B, MetadataPolicy())
+
+
+@given(st.integers(0, 1_000_000))
+def test_a_look_comes_later_where_it_takes_longer_and_never_very_late(holding: int) -> None:
+    assert LOOK_S <= look_s(holding) <= LONGEST_LOOK_S
+    assert look_s(holding) >= look_s(max(0, holding - 1))
+    assert look_s(holding) == LOOK_S or holding > LOOK_AT
+    assert holding * 2e-6 / look_s(holding) <= 0.021 or look_s(holding) == LONGEST_LOOK_S  # a look takes 2 us for each
+
+
+@given(st.integers(0, 9), st.integers(0, 9), st.integers(0, 9))
+def test_room_that_is_taken_is_looked_at_when_workers_have_little_to_do_or_it_was_long_ago(
+    brought: int, ready: int, now: int
+) -> None:
+    room = Room()
+    assert not room.is_taken(brought, ready, now)
+    room.taken(5, 5.0, enough=5)
+    assert room.is_taken(brought, ready, now) is (brought >= 5 and ready > 5 and now < 5)
+    room.look_again()
+    assert not room.is_taken(brought, ready, now)
 
 
 def test_a_partition_without_room_is_paused_only_after_a_while() -> None:
