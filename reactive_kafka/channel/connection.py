@@ -129,7 +129,7 @@ class Connection:
             self._consumer.wake()
 
     def made_progress(self) -> None:
-        """The same where there may be more room than there was."""
+        """Workers have settled records: the same, unless it is too early to look for room."""
         if not self._fetcher.is_full:
             self.wake()
 
