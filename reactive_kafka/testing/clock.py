@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import random
 import selectors
+import threading
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, TypeVar, TypeVarTuple
 
 from reactive_kafka.clock import Clock
 
 T = TypeVar("T")
+Ts = TypeVarTuple("Ts")
 
 NOVEMBER_2023 = 1_700_000_000.0
 _RESOLUTION_S = 1e-9  # of asyncio's clock
+_LOOK_S, _LOOKS = 0.001, 1000  # real time, while threads are at work
 
 
 class FakeClock(Clock):
@@ -62,8 +65,10 @@ class DeadlockError(RuntimeError):
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
     """An event loop whose time stands still while anything runs, and jumps to the next timer when all wait.
 
-    An hour of sleeping takes no time. Nothing outside the loop may be waited for: no sockets, no threads, no
-    processes. When nothing can ever go on again, :class:`DeadlockError` is raised out of ``run_until_complete``.
+    An hour of sleeping takes no time. It stands still, too, while a call is in a thread of asyncio's or anyio's, as
+    blocking handlers are, though for no call longer than one second of real time. Nothing else outside the loop may be
+    waited for: no sockets, no processes. When nothing can ever go on again, :class:`DeadlockError` is raised out of
+    ``run_until_complete``.
 
     Args:
         clock: The clock that jumps; the loop's ``time()`` is its monotonic one.
@@ -75,7 +80,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self.clock = clock if clock is not None else FakeClock()
         self._shuffle = random.Random(seed).shuffle if seed is not None else None
         self._chance = random.Random(seed).random if seed is not None else None
-        super().__init__(_JumpingSelector(self.clock))
+        super().__init__(_JumpingSelector(self.clock, self._in_threads))
+        self._in_executor = set[object]()
 
     def time(self) -> float:
         """The clock's monotonic time, in seconds."""
@@ -84,6 +90,26 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     def chance(self) -> float:
         """Between 0 and 1: what :mod:`reactive_kafka.backoff` draws."""
         return 0.0 if self._chance is None else self._chance()
+
+    def run_in_executor(self, executor: Any, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
+        """asyncio's own; time stands still until the call has returned."""
+        future = super().run_in_executor(executor, func, *args)
+        self._in_executor.add(future)
+        future.add_done_callback(self._in_executor.discard)
+        return future
+
+    async def shutdown_default_executor(self, *timeout: Any) -> None:
+        """asyncio's own, which waits for a thread."""
+        self._in_executor.add(self)
+        await super().shutdown_default_executor(*timeout)
+        self._in_executor.discard(self)
+
+    def _in_threads(self) -> set[object]:
+        """The calls, or the threads of them, that are at work for this loop."""
+        # anyio tells nobody what its threads do; they have these attributes since version 3
+        workers = [one for one in threading.enumerate() if getattr(one, "loop", None) is self]
+        queues: list[Any] = [getattr(worker, "queue", None) for worker in workers]
+        return self._in_executor.union(queue for queue in queues if getattr(queue, "unfinished_tasks", 0))
 
     def _run_once(self) -> None:  # asyncio's own name for one turn of the loop
         self._reach_what_is_all_but_due()
@@ -106,19 +132,30 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    def __init__(self, clock: FakeClock) -> None:
+    def __init__(self, clock: FakeClock, in_threads: Callable[[], set[object]]) -> None:
         super().__init__()
         self._clock = clock
+        self._in_threads = in_threads
+        self._given_up = set[object]()  # calls that have taken long: they may wait for what time brings
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        """What is ready now; when nothing is, the clock jumps by *timeout* and nothing is waited for."""
+        """What is ready now; when nothing is, threads at work are waited for, and then the clock jumps by *timeout*."""
         ready = super().select(0)
-        if ready:
+        if ready or timeout == 0:
             return ready
+        for _ in range(_LOOKS):
+            self._given_up &= (working := self._in_threads())
+            if working <= self._given_up:
+                break
+            if ready := super().select(_LOOK_S):
+                return ready
+        else:
+            self._given_up |= working
         if timeout is None:
+            if ready := super().select(_LOOK_S * _LOOKS):  # of a call that was given up, or another thread
+                return ready
             raise DeadlockError("every task waits, and no timer is set that could wake one")
-        if timeout > 0:
-            self._clock.advance(timeout)
+        self._clock.advance(timeout)
         return ready
 
 

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
+from collections.abc import Awaitable, Callable
+from typing import Any
 
+import anyio.to_thread
 import pytest
 
+from reactive_kafka.handlers.calls import as_async
 from reactive_kafka.testing import DeadlockError, FakeClock, run_in_virtual_time
+from reactive_kafka.testing import clock as virtual
 
 
 def test_a_fake_clock_moves_only_when_told() -> None:
@@ -52,6 +58,60 @@ def test_time_stands_still_while_something_runs() -> None:
         return clock.monotonic()
 
     assert run_in_virtual_time(main) == 0.0
+
+
+IN_THREADS = [
+    pytest.param(asyncio.to_thread, id="asyncio"),
+    pytest.param(anyio.to_thread.run_sync, id="anyio"),
+    pytest.param(lambda work: as_async(work)(), id="handler"),
+]
+
+
+@pytest.mark.parametrize("in_thread", IN_THREADS)
+def test_time_stands_still_while_a_call_is_in_a_thread(
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]],
+) -> None:
+    async def main(clock: FakeClock) -> float:
+        async with asyncio.timeout(0.01):
+            for _ in range(3):
+                await in_thread(lambda: time.sleep(0.02))
+        return clock.monotonic()
+
+    assert run_in_virtual_time(main) == 0
+
+
+@pytest.mark.parametrize("in_thread", IN_THREADS)
+def test_a_thread_that_waits_for_what_time_brings_is_given_up(
+    in_thread: Callable[[Callable[[], Any]], Awaitable[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(virtual, "_LOOKS", 20)
+    go_on = threading.Event()
+
+    async def main(_: FakeClock) -> float:
+        waiting = asyncio.ensure_future(in_thread(lambda: go_on.wait(60)))
+        for _hour in range(1000):
+            await asyncio.sleep(3.6)
+        taken_s = time.monotonic() - before
+        go_on.set()
+        assert await waiting
+        return taken_s
+
+    before = time.monotonic()
+    assert run_in_virtual_time(main) < 10  # 20 ms once, not each of a thousand times
+
+
+def test_a_thread_is_no_way_out_of_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual, "_LOOKS", 20)
+    go_on = threading.Event()
+
+    async def main(_: FakeClock) -> None:
+        try:
+            await anyio.to_thread.run_sync(lambda: go_on.wait(60), abandon_on_cancel=True)
+        finally:
+            go_on.set()
+
+    with pytest.raises(DeadlockError, match="every task waits"):
+        run_in_virtual_time(main)
 
 
 def test_a_deadlock_is_an_error_and_not_a_hang() -> None:
