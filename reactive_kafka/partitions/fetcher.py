@@ -254,7 +254,6 @@ class Fetcher:
             self._deliver(chunk, one, one.tracker, one.lane, now)
         if poll.chunks:
             self._lanes.is_at_end |= self._ends and all(one.is_read_out for one in self._table)
-            self.room.enough = max(self.room.enough, self._lanes.ready // 2)
             self._arrived()
 
     def _arrived(self) -> None:

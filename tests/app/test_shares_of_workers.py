@@ -12,7 +12,7 @@ from reactive_kafka import Message
 from reactive_kafka.broker.client import Poll
 from reactive_kafka.partitions.fetcher import Fetcher
 from reactive_kafka.partitions.partition import Partition
-from tests.app.helpers import in_virtual_time, make_app, make_broker, now, running, until
+from tests.app.helpers import facts, in_virtual_time, make_app, make_broker, now, running, until
 
 ORDERS: list[dict[str, Any]] = [{}, {"ordering": "key"}, {"ordering": "unordered"}]
 
@@ -173,3 +173,43 @@ async def test_a_thousand_partitions_that_fill_the_window_are_not_looked_at_for_
         await asyncio.sleep(2)
         assert calls - before >= 199 * concurrency  # each worker has one each 10 ms
         assert len(looks) - seen < 100  # 220 to 250 where each record that is settled may bring one
+
+
+@pytest.mark.parametrize("partitions", [100, 1000])
+@in_virtual_time
+async def test_workers_that_share_partitions_get_more_before_they_have_nothing_to_do(partitions: int) -> None:
+    app, calls = make_app(concurrency=1000, ordering="unordered"), 0
+
+    @app.incoming("orders")
+    async def handler(payload: bytes) -> None:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(0.01)
+
+    broker = make_broker(partitions)
+    for number in range(50_000):
+        broker.produce("orders", b"", partition=number % partitions)
+    async with running(app, broker=broker):
+        await until(lambda: calls > 5_000)
+        before = calls
+        await asyncio.sleep(0.3)
+        assert calls - before >= 29_000  # each worker has one each 10 ms; 24,000 and 19,000 where few partitions do
+
+
+@in_virtual_time
+async def test_where_there_is_room_the_next_poll_is_not_put_off() -> None:
+    app = make_app()
+
+    @app.incoming("orders")
+    async def handler(payload: bytes) -> None:
+        await asyncio.sleep(0.01)
+
+    broker = make_broker(1000)
+    for partition in range(200):
+        broker.produce("orders", b"", partition=partition)
+    async with running(app, broker=broker) as test:
+        await until(lambda: facts(test).partitions[199].queued)
+        for partition in range(200, 300):
+            broker.produce("orders", b"", partition=partition)
+            await asyncio.sleep(0.001)
+            assert facts(test).partitions[partition].position == 1  # 20 ms later where a poll that left room put it off
