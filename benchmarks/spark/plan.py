@@ -64,7 +64,7 @@ LIGHT_GETMANY = Contender(
 )
 LIGHT = (LIGHT_RECORDS, LIGHT_GETMANY, LIGHT_RANGES, LIGHT_KAFKA)
 LIGHT_BY_HAND = (LIGHT_GETMANY, LIGHT_KAFKA)
-LIGHT_BATCHES = 12
+LIGHT_BATCHES = 24
 
 MOST_LIGHT = 1.05
 """Of the time from the start of a light job to the start of the next one, to that of the better one by hand."""

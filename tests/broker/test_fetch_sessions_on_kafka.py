@@ -12,6 +12,7 @@ from aiokafka.admin import NewTopic
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.protocol.fetch import FetchRequest
 
+from reactive_kafka.broker.aiokafka.fetched.portions import SMALL as SMALL_PORTION
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import group
 from tests.broker.hazards.faults import until
@@ -245,8 +246,10 @@ async def read_all(member: Member, wanted: dict[int, list[bytes]], pause_s: floa
     assert await member.polls_nothing(dict.fromkeys(member.owned, 9))
 
 
-async def backlog(cluster: KafkaTestCluster, topic: str, partitions: int) -> dict[int, list[bytes]]:
-    texts = {number: [f"{number}-{at}".ljust(900, ".") for at in range(200)] for number in range(partitions)}
+async def backlog(
+    cluster: KafkaTestCluster, topic: str, partitions: int, records: int = 200, size: int = 900
+) -> dict[int, list[bytes]]:
+    texts = {number: [f"{number}-{at}".ljust(size, ".") for at in range(records)] for number in range(partitions)}
     await fill(cluster, topic, texts)
     return {number: [text.encode() for text in given] for number, given in texts.items()}
 
@@ -289,3 +292,22 @@ async def test_a_partition_with_a_backlog_does_not_wait_for_many_that_have_nothi
         await read_all(member, {0: [value for one in wanted for value in one[0]]}, 0.001)
         assert time.monotonic() - began < 5, "a fetch has waited for what nobody writes"
         assert fetches.hurried > 0
+
+
+@pytest.mark.parametrize(("batches", "records", "size"), [(24, 16, 900), (4, 1, 90_000), (2, 1, 180_000)])
+async def test_of_many_partitions_with_a_backlog_little_is_held_of_each(
+    cluster: KafkaTestCluster, group: str, batches: int, records: int, size: int
+) -> None:
+    topic, wanted = await cluster.create_topic(40), dict[int, list[bytes]]()
+    for _ in range(batches):
+        for number, some in (await backlog(cluster, topic, 40, records, size)).items():
+            wanted.setdefault(number, []).extend(some)
+    async with joined(cluster, topic, group, properties={"fetch_max_bytes": 500_000}) as member:
+        await member.until_assigned(40)
+        held = member.consumer.client._fetcher._records
+        async with asyncio.timeout(30):
+            while len(held) < 40:
+                await member.consumer.poll({}, 0.1)
+        held_bytes = sum(one._partition_records._records.size_in_bytes() for one in held.values())
+        assert held_bytes < 2_500_000 + 40 * max(SMALL_PORTION, records * size + 1_000)  # all of it is 14 MB
+        await read_all(member, wanted)

@@ -15,6 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.broker.aiokafka.fetched.looks import actions, look_quickly
+from reactive_kafka.broker.aiokafka.fetched.portions import Portions
 
 NODES = (None, -1, 1, 2, 3)
 
@@ -65,7 +66,7 @@ def told(request: Any) -> tuple[Any, ...]:
 def test_it_says_what_the_client_says_or_leaves_it_to_the_client(data: st.DataObject) -> None:
     async def compare() -> None:
         fetcher, assignment = data.draw(looks())
-        ours, theirs = actions(fetcher, assignment), Fetcher._get_actions_per_node(fetcher, assignment)
+        ours, theirs = actions(fetcher, assignment, Portions()), Fetcher._get_actions_per_node(fetcher, assignment)
         if ours is None:
             assert theirs[1] or theirs[3]  # positions or leaders to find
             return
@@ -84,7 +85,7 @@ async def test_reading_from_a_follower_is_left_to_the_client() -> None:
     assignment = Assignment([one])
     assignment.state_value(one).reset_to(0)
     fetcher = SimpleNamespace(_preferred_read_replica={one: (2, 10.0**9)})
-    assert actions(fetcher, assignment) is None
+    assert actions(fetcher, assignment, Portions()) is None
 
 
 def fetcher_of_one_node() -> SimpleNamespace:
@@ -102,7 +103,7 @@ async def test_no_partition_is_always_the_last_one_of_a_fetch() -> None:
     for one in partitions:
         assignment.state_value(one).reset_to(0)
     fetcher = fetcher_of_one_node()
-    look_quickly(fetcher)
+    look_quickly(fetcher, Portions())
     last = {fetcher._get_actions_per_node(assignment)[0][0][1].topics[0][1][-1][0] for _ in range(200)}
     assert last == {0, 1, 2}
 
@@ -112,5 +113,5 @@ async def test_a_client_whose_internals_differ_looks_in_its_own_way(missing: str
     fetcher = fetcher_of_one_node()
     delattr(fetcher, missing)
     own = fetcher._get_actions_per_node
-    look_quickly(fetcher)
+    look_quickly(fetcher, Portions())
     assert fetcher._get_actions_per_node is own

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator
 from concurrent.futures import Future
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,7 +17,8 @@ from hypothesis import strategies as st
 
 from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
 from reactive_kafka.broker.aiokafka.fetched.log_bytes import next_after
-from reactive_kafka.broker.aiokafka.fetched.reading import Answers
+from reactive_kafka.broker.aiokafka.fetched.noted import Answers
+from reactive_kafka.broker.aiokafka.fetched.portions import SMALL
 from reactive_kafka.broker.aiokafka.fetched.unpacking import GZIP, LZ4, SMALL_BYTES, SNAPPY, ZSTD, Unpacker
 from reactive_kafka.errors import CorruptRecordError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
@@ -137,6 +139,24 @@ def test_a_first_batch_of_an_impossible_length_never_reaches_the_client(length: 
     struct.pack_into(">i", content, LENGTH_AT, length)
     [error] = errors_of_the_next_fetch(bytes(content), 5)
     assert (error.offset, error.until) == (5, 7)
+
+
+def test_a_batch_that_was_cut_short_in_a_small_portion_is_fetched_again_in_a_larger_one() -> None:
+    content, whole = in_bytes(Batch((0, 1)), 5), 4 * SMALL
+    answers, told = Answers(lambda: pytest.fail("there is nothing to tell")), answered(content[:-1])
+    fetcher = much_held(whole)
+    small = answers.portions.of(fetcher)
+    answers.note(FetchRequest(1, 1, 1, 0, [(PARTITION.topic, [(PARTITION.partition, 5, small)])]), told)
+    assert told.topics == answered(b"").topics  # the client is not shown it
+    assert not answers.has_errors
+    assert small == SMALL
+    assert answers.portions.of(fetcher) == 2 * small
+
+
+def much_held(whole: int) -> Any:
+    """A client's fetcher that holds more than it could soon hand out."""
+    piece = SimpleNamespace(_partition_records=SimpleNamespace(_records=SimpleNamespace(size_in_bytes=lambda: whole)))
+    return SimpleNamespace(_records={0: piece}, _max_partition_fetch_bytes=whole, _fetch_max_bytes=1)
 
 
 def test_several_broken_partitions_of_one_answer_cost_no_other_one() -> None:

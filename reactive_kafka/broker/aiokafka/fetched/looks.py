@@ -14,6 +14,8 @@ from typing import Any
 from aiokafka.consumer.subscription_state import Assignment, TopicPartitionState
 from aiokafka.protocol.fetch import FetchRequest
 
+from reactive_kafka.broker.aiokafka.fetched.portions import Portions
+
 _OF_FETCHER = (
     "_get_actions_per_node", "_records", "_in_flight", "_preferred_read_replica", "_fetcher_timeout", "_client_rack",
     "_fetch_max_wait_ms", "_fetch_min_bytes", "_fetch_max_bytes", "_isolation_level", "_max_partition_fetch_bytes",
@@ -21,19 +23,20 @@ _OF_FETCHER = (
 _OF_STATE = ("_position", "_paused", "_resume_fut")
 
 
-def look_quickly(fetcher: Any) -> None:
+def look_quickly(fetcher: Any, portions: Portions) -> None:
     """Have the client look in this way; in its own where there is more to do than to fetch, or its internals differ."""
     assignment = Assignment([])
     expected = (fetcher, _OF_FETCHER), (assignment, ("_tp_state",)), (TopicPartitionState(assignment), _OF_STATE)
     if all(hasattr(where, name) for where, names in expected for name in names):
         usual = fetcher._get_actions_per_node
-        fetcher._get_actions_per_node = lambda assignment: actions(fetcher, assignment) or usual(assignment)
+        fetcher._get_actions_per_node = lambda assignment: actions(fetcher, assignment, portions) or usual(assignment)
 
 
-def actions(fetcher: Any, assignment: Any) -> tuple[Any, ...] | None:
+def actions(fetcher: Any, assignment: Any, portions: Portions) -> tuple[Any, ...] | None:
     """What the client's ``_get_actions_per_node`` would say; None where a position or a leader is not known.
 
-    The order of partitions is another one: it begins anywhere, so that none is always the last one of an answer.
+    The order of partitions is another one: it begins anywhere, so that none is always the last one of an answer. And
+    where much is held, less is asked of each.
     """
     if fetcher._preferred_read_replica:  # of partitions that are read from a follower
         return None
@@ -55,13 +58,14 @@ def actions(fetcher: Any, assignment: Any) -> tuple[Any, ...] | None:
         elif node not in waits:
             found[node].append((one.topic, one.partition, state._position))
     timeout = min(waits.values(), default=fetcher._fetcher_timeout)
-    return [(node, _request(fetcher, those)) for node, those in found.items()], {}, timeout, False, paused
+    most = portions.of(fetcher) if found else 0
+    return [(node, _request(fetcher, those, most)) for node, those in found.items()], {}, timeout, False, paused
 
 
-def _request(fetcher: Any, found: list[tuple[str, int, int]]) -> FetchRequest:
+def _request(fetcher: Any, found: list[tuple[str, int, int]], most: int) -> FetchRequest:
     first, by_topic = randrange(len(found)), defaultdict[str, list[tuple[int, int, int]]](list)
     for topic, partition, position in chain(found[first:], found[:first]):
-        by_topic[topic].append((partition, position, fetcher._max_partition_fetch_bytes))
+        by_topic[topic].append((partition, position, most))
     return FetchRequest(
         fetcher._fetch_max_wait_ms, fetcher._fetch_min_bytes, fetcher._fetch_max_bytes, fetcher._isolation_level,
         list(by_topic.items()), rack_id=fetcher._client_rack or "",

@@ -10,11 +10,10 @@ from typing import Any
 
 import aiokafka.errors as kafka_errors
 from aiokafka.consumer.fetcher import FetchError, FetchResult, PartitionRecords
-from aiokafka.protocol.fetch import FetchRequest
 
-from reactive_kafka.broker.aiokafka.fetched.ahead import FULL, hurry, runs_low
+from reactive_kafka.broker.aiokafka.fetched.ahead import hurry, runs_low
 from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
-from reactive_kafka.broker.aiokafka.fetched.log_bytes import next_after, slice_at
+from reactive_kafka.broker.aiokafka.fetched.noted import Answers
 from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker
 from reactive_kafka.broker.aiokafka.membership import Assignment
 from reactive_kafka.broker.aiokafka.setup import theirs, translate
@@ -24,88 +23,6 @@ from reactive_kafka.records import TopicPartition
 
 SOME = 8  # of the partitions whose records came last, for a look at when those came
 MOST_UNPACKED_BYTES = 256 << 20  # where nobody has said how much
-
-
-class Answers:
-    """What fetches are answered with, until it is taken: bytes of partitions, and what the client only logs.
-
-    The client cuts batches out of the bytes without a look at what it cuts. A first batch that cannot be one is taken
-    out before it gets them: a length below zero would end the client's only fetching task, for all partitions; one that
-    is cut short makes it skip an offset.
-    """
-
-    def __init__(self, wake: Callable[[], None], came: Callable[[], None] = lambda: None) -> None:
-        self._wake = wake  # there is an error to tell
-        self._came = came  # there are records
-        self._contents: dict[Any, bytes] = {}
-        self._errors: dict[Any, CorruptRecordError] = {}
-        self.has_more = False  # the last answer was full, and nothing was asked for since
-
-    def note(self, request: FetchRequest, answer: Any) -> None:
-        """Look at an answer, before the client does."""
-        size = 0
-        for at, (topic, partitions) in enumerate(answer.topics or ()):
-            for number, (partition, code, *rest) in enumerate(partitions):
-                name, content = (topic, partition), rest[-1] or b""
-                self._contents.pop(name, None)
-                if not (code or content):  # most of them, where there are many
-                    continue
-                if (reason := _first_problem(code, content)) is not None:
-                    self._errors[name] = _corrupt(request, TopicPartition(*name), reason, content)
-                    sound = [*partitions]
-                    sound[number] = (partition, 0, *rest[:-1], b"")
-                    answer.topics[at] = (topic, partitions := sound)
-                    self._wake()
-                elif content:
-                    self._contents[name] = content
-                    size += len(content)
-                    self._came()
-        self.has_more = size >= FULL * request._max_bytes
-
-    def content(self, partition: TopicPartition, size: int) -> bytes | None:
-        """The bytes that were fetched last of a partition, once; None: they are not those of this size."""
-        content = self._contents.pop(partition, None)
-        return content if content is not None and len(content) == size else None
-
-    @property
-    def are_begun(self) -> bool:
-        """Whether all that came is being read."""
-        return not self._contents
-
-    def clear(self) -> None:
-        """Forget what was fetched for an assignment that is over."""
-        self._contents.clear()
-        self._errors.clear()
-
-    @property
-    def has_errors(self) -> bool:
-        """Whether :meth:`errors` may have any to tell."""
-        return bool(self._errors)
-
-    def errors(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, CorruptRecordError]:
-        """partition -> why it could not be fetched at the position where it stands; each is told once."""
-        found, self._errors = self._errors, {}
-        return {error.partition: error for error in found.values() if positions.get(error.partition) == error.offset}
-
-
-def _first_problem(code: int, content: bytes) -> str | None:
-    """Why what was fetched of a partition cannot begin with a batch, where that is so."""
-    if code == kafka_errors.CorruptRecordException.errno:
-        return "the broker finds it corrupt"
-    if code or not content:
-        return None
-    try:
-        is_whole = slice_at(content, 0) is not None
-    except ValueError as error:
-        return str(error)
-    return None if is_whole else "a batch is cut short, or larger than max_partition_fetch_bytes"
-
-
-def _corrupt(request: FetchRequest, name: TopicPartition, reason: str, content: bytes) -> CorruptRecordError:
-    """The error of a partition, at the offset that was asked for: looked up only now, as hardly an answer has one."""
-    offsets = (offset for topic, parts in request.topics for one, offset, _ in parts if (topic, one) == name)
-    asked = next(offsets, 0)
-    return CorruptRecordError(name, asked, reason, next_after(content, 0, asked))
 
 
 class Reader:

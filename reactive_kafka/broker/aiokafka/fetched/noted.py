@@ -1,0 +1,103 @@
+"""What fetches are answered with, before the client sees it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import aiokafka.errors as kafka_errors
+from aiokafka.protocol.fetch import FetchRequest
+
+from reactive_kafka.broker.aiokafka.fetched.ahead import FULL
+from reactive_kafka.broker.aiokafka.fetched.log_bytes import next_after, slice_at
+from reactive_kafka.broker.aiokafka.fetched.portions import Portions
+from reactive_kafka.errors import CorruptRecordError
+from reactive_kafka.records import TopicPartition
+
+CUT = "a batch is cut short, or larger than max_partition_fetch_bytes"
+
+
+class Answers:
+    """What fetches are answered with, until it is taken: bytes of partitions, and what the client only logs.
+
+    The client cuts batches out of the bytes without a look at what it cuts. A first batch that cannot be one is taken
+    out before it gets them: a length below zero would end the client's only fetching task, for all partitions; one that
+    is cut short makes it skip an offset.
+    """
+
+    def __init__(self, wake: Callable[[], None], came: Callable[[], None] = lambda: None) -> None:
+        self._wake = wake  # there is an error to tell
+        self._came = came  # there are records
+        self._contents: dict[Any, bytes] = {}
+        self._errors: dict[Any, CorruptRecordError] = {}
+        self.portions = Portions()
+        self.has_more = False  # the last answer was full, and nothing was asked for since
+
+    def note(self, request: FetchRequest, answer: Any) -> None:
+        """Look at an answer, before the client does."""
+        size = 0
+        for at, (topic, partitions) in enumerate(answer.topics or ()):
+            for number, (partition, code, *rest) in enumerate(partitions):
+                name, content = (topic, partition), rest[-1] or b""
+                self._contents.pop(name, None)
+                if not (code or content):  # most of them, where there are many
+                    continue
+                first_bytes, reason = _first_batch(code, content)
+                if reason is not None:
+                    if reason is not CUT or not self.portions.was_too_small(request.topics[0][1][0][2]):
+                        self._errors[name] = _corrupt(request, TopicPartition(*name), reason, content)
+                        self._wake()
+                    sound = [*partitions]
+                    sound[number] = (partition, 0, *rest[:-1], b"")
+                    answer.topics[at] = (topic, partitions := sound)
+                elif content:
+                    self._contents[name] = content
+                    self.portions.came(first_bytes)
+                    size += len(content)
+                    self._came()
+        self.has_more = size >= FULL * request._max_bytes
+
+    def content(self, partition: TopicPartition, size: int) -> bytes | None:
+        """The bytes that were fetched last of a partition, once; None: they are not those of this size."""
+        content = self._contents.pop(partition, None)
+        return content if content is not None and len(content) == size else None
+
+    @property
+    def are_begun(self) -> bool:
+        """Whether all that came is being read."""
+        return not self._contents
+
+    def clear(self) -> None:
+        """Forget what was fetched for an assignment that is over."""
+        self._contents.clear()
+        self._errors.clear()
+
+    @property
+    def has_errors(self) -> bool:
+        """Whether :meth:`errors` may have any to tell."""
+        return bool(self._errors)
+
+    def errors(self, positions: Mapping[TopicPartition, int]) -> dict[TopicPartition, CorruptRecordError]:
+        """partition -> why it could not be fetched at the position where it stands; each is told once."""
+        found, self._errors = self._errors, {}
+        return {error.partition: error for error in found.values() if positions.get(error.partition) == error.offset}
+
+
+def _first_batch(code: int, content: bytes) -> tuple[int, str | None]:
+    """How large the first batch is of what was fetched of a partition, or why it cannot begin with one."""
+    if code == kafka_errors.CorruptRecordException.errno:
+        return 0, "the broker finds it corrupt"
+    if code or not content:
+        return 0, None
+    try:
+        first = slice_at(content, 0)
+    except ValueError as error:
+        return 0, str(error)
+    return (0, CUT) if first is None else (first.end, None)
+
+
+def _corrupt(request: FetchRequest, name: TopicPartition, reason: str, content: bytes) -> CorruptRecordError:
+    """The error of a partition, at the offset that was asked for: looked up only now, as hardly an answer has one."""
+    offsets = (offset for topic, parts in request.topics for one, offset, _ in parts if (topic, one) == name)
+    asked = next(offsets, 0)
+    return CorruptRecordError(name, asked, reason, next_after(content, 0, asked))
