@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
@@ -50,7 +51,17 @@ class KafkaTestCluster:
     async def create_topic(self, partitions: int, prefix: str = "topic") -> str:
         topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
         await self._admin.create_topics([NewTopic(topic, partitions, 1)])
+        async with asyncio.timeout(20):
+            for node in [broker.nodeId for broker in self._admin._client.cluster.brokers()]:
+                while not await self._is_known(topic, node):  # noqa: ASYNC110  # nobody tells
+                    await asyncio.sleep(0.01)
         return topic
+
+    async def _is_known(self, topic: str, node: int) -> bool:
+        """Whether a node knows of all partitions; the others hear of them after the one that has made them."""
+        answer = await self._admin._client.send(node, MetadataRequest([topic], False))
+        [(error, _, _, partitions)] = answer.topics
+        return not error and all(leader >= 0 for _, _, leader, *_ in partitions)
 
     async def grow(self, topic: str, partitions: int) -> None:
         await self._admin.create_partitions({topic: NewPartitions(partitions)})

@@ -21,6 +21,7 @@ from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.hazards.faults import Rig, ends_within, until
 from tests.broker.members import PATIENCE_S, Member, joined
 from tests.broker.test_kafka import KafkaTestCluster
+from tests.broker.test_reach_on_kafka import admin as administers
 from tests.faults.observer import read_group_logs
 from tests.harness.kafka import KafkaCluster
 
@@ -125,10 +126,9 @@ async def test_a_commit_behind_a_heartbeat_that_waits_is_not_sent_and_cannot_lan
     A coordinator handles the requests of a connection one after the other, also those that it got before the client
     closed it. So what waited there was stored over what a new connection had brought.
     """
-    admin = AIOKafkaAdminClient(bootstrap_servers=three.bootstrap_servers)
-    await admin.start()
-    cluster = KafkaTestCluster(three.bootstrap_servers, admin)
-    tp = TopicPartition(await cluster.create_topic(1), 0)
+    async with administers(three.bootstrap_servers) as client:
+        cluster = KafkaTestCluster(three.bootstrap_servers, client)
+        tp = TopicPartition(await cluster.create_topic(1), 0)
     properties = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 100}  # no connection is given up meanwhile
     async with joined(cluster, tp.topic, group, properties=properties) as member:
         await member.until_assigned(1)
@@ -146,7 +146,6 @@ async def test_a_commit_behind_a_heartbeat_that_waits_is_not_sent_and_cannot_lan
             assert not await ends_within(last, STALLS_S)
         await last
         await member.consumer.commit({tp: Committed(45)}, member.generation)
-    await admin.close()
     logged = [one.offset for one in (await read_group_logs(three.bootstrap_servers))[group] if hasattr(one, "offset")]
     assert logged == [42, 44, 45]
     assert keys == [HeartbeatRequest.API_KEY]
