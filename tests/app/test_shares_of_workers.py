@@ -213,3 +213,30 @@ async def test_where_there_is_room_the_next_poll_is_not_put_off() -> None:
             broker.produce("orders", b"", partition=partition)
             await asyncio.sleep(0.001)
             assert facts(test).partitions[partition].position == 1  # 20 ms later where a poll that left room put it off
+
+
+@pytest.mark.parametrize(
+    ("partitions", "concurrency", "more"),
+    [(100, 1, {"max_in_flight": 10}), (50, 20, {"max_in_flight": 200, "ordering": "unordered"})],
+    ids=str,
+)
+@in_virtual_time
+async def test_workers_that_have_done_all_that_there_was_room_for_get_more_at_once(
+    partitions: int, concurrency: int, more: dict[str, Any]
+) -> None:
+    app, calls = make_app(concurrency=concurrency, **more), 0
+
+    @app.incoming("orders")
+    async def handler(payload: bytes) -> None:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(0.0005)
+
+    broker = make_broker(partitions)
+    for number in range(concurrency * 2_000):
+        broker.produce("orders", b"", partition=number % partitions)
+    async with running(app, broker=broker):
+        await until(lambda: calls > 100)
+        before = calls
+        await asyncio.sleep(0.4)
+        assert calls - before >= 799 * concurrency  # an eighth where they wait for the next look at the room
