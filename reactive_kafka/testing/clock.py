@@ -6,7 +6,9 @@ import asyncio
 import random
 import selectors
 import threading
+import time
 from collections.abc import Callable, Coroutine
+from contextvars import Context
 from dataclasses import dataclass
 from typing import Any, TypeVar, TypeVarTuple
 
@@ -17,7 +19,7 @@ Ts = TypeVarTuple("Ts")
 
 NOVEMBER_2023 = 1_700_000_000.0
 _RESOLUTION_S = 1e-9  # of asyncio's clock
-_LOOK_S, _LOOKS = 0.001, 1000  # real time, while threads are at work
+_LOOK_S, _LONGEST_S = 0.001, 1.0  # real time: between looks at threads at work, and for each of their calls
 
 
 class FakeClock(Clock):
@@ -80,8 +82,9 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         self.clock = clock if clock is not None else FakeClock()
         self._shuffle = random.Random(seed).shuffle if seed is not None else None
         self._chance = random.Random(seed).random if seed is not None else None
-        super().__init__(_JumpingSelector(self.clock, self._in_threads))
+        super().__init__(_JumpingSelector(self.clock, self._waits_for_threads))
         self._in_executor = set[object]()
+        self._since = dict[object, float]()  # call -> the real time when it was seen first
 
     def time(self) -> float:
         """The clock's monotonic time, in seconds."""
@@ -104,12 +107,22 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         await super().shutdown_default_executor(*timeout)
         self._in_executor.discard(self)
 
-    def _in_threads(self) -> set[object]:
-        """The calls, or the threads of them, that are at work for this loop."""
+    def call_soon_threadsafe(
+        self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None
+    ) -> asyncio.Handle:
+        """asyncio's own. By it a worker of anyio says that its call is over."""
+        if isinstance(worker := getattr(callback, "__self__", None), threading.Thread):
+            self._since.pop(worker, None)  # its next call is another
+        return super().call_soon_threadsafe(callback, *args, context=context)
+
+    def _waits_for_threads(self) -> bool:
+        """Whether a call in a thread has not taken long yet. Others may wait for what time brings."""
+        now = time.monotonic()
         # anyio tells nobody what its threads do; they have these attributes since version 3
-        workers = [one for one in threading.enumerate() if getattr(one, "loop", None) is self]
-        queues: list[Any] = [getattr(worker, "queue", None) for worker in workers]
-        return self._in_executor.union(queue for queue in queues if getattr(queue, "unfinished_tasks", 0))
+        workers: list[Any] = [one for one in threading.enumerate() if getattr(one, "loop", None) is self]
+        working = [one for one in workers if getattr(getattr(one, "queue", None), "unfinished_tasks", 0)]
+        self._since = {one: self._since.get(one, now) for one in (*self._in_executor, *working)}
+        return any(now - since < _LONGEST_S for since in self._since.values())
 
     def _run_once(self) -> None:  # asyncio's own name for one turn of the loop
         self._reach_what_is_all_but_due()
@@ -132,27 +145,21 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    def __init__(self, clock: FakeClock, in_threads: Callable[[], set[object]]) -> None:
+    def __init__(self, clock: FakeClock, waits_for_threads: Callable[[], bool]) -> None:
         super().__init__()
         self._clock = clock
-        self._in_threads = in_threads
-        self._given_up = set[object]()  # calls that have taken long: they may wait for what time brings
+        self._waits_for_threads = waits_for_threads
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         """What is ready now; when nothing is, threads at work are waited for, and then the clock jumps by *timeout*."""
         ready = super().select(0)
         if ready or timeout == 0:
             return ready
-        for _ in range(_LOOKS):
-            self._given_up &= (working := self._in_threads())
-            if working <= self._given_up:
-                break
+        while self._waits_for_threads():
             if ready := super().select(_LOOK_S):
                 return ready
-        else:
-            self._given_up |= working
         if timeout is None:
-            if ready := super().select(_LOOK_S * _LOOKS):  # of a call that was given up, or another thread
+            if ready := super().select(_LONGEST_S):  # of a call that was given up, or another thread
                 return ready
             raise DeadlockError("every task waits, and no timer is set that could wake one")
         self._clock.advance(timeout)

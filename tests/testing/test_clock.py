@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import anyio.from_thread
 import anyio.to_thread
 import pytest
 
@@ -84,7 +85,7 @@ def test_time_stands_still_while_a_call_is_in_a_thread(
 def test_a_thread_that_waits_for_what_time_brings_is_given_up(
     in_thread: Callable[[Callable[[], Any]], Awaitable[Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(virtual, "_LOOKS", 20)
+    monkeypatch.setattr(virtual, "_LONGEST_S", 0.02)
     go_on = threading.Event()
 
     async def main(_: FakeClock) -> float:
@@ -100,8 +101,41 @@ def test_a_thread_that_waits_for_what_time_brings_is_given_up(
     assert run_in_virtual_time(main) < 10  # 20 ms once, not each of a thousand times
 
 
+def test_the_next_call_in_the_thread_of_one_that_was_given_up_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual, "_LONGEST_S", 0.5)
+    go_on = threading.Event()
+
+    async def main(clock: FakeClock) -> float:
+        asyncio.get_running_loop().call_later(5, go_on.set)
+        await anyio.to_thread.run_sync(lambda: go_on.wait(60))
+        async with asyncio.timeout(0.01):
+            await anyio.to_thread.run_sync(lambda: time.sleep(0.05))
+        return clock.monotonic()
+
+    assert run_in_virtual_time(main) == 5
+
+
+def test_a_thread_that_asks_the_loop_again_and_again_is_given_up_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual, "_LONGEST_S", 0.02)
+
+    async def main(_: FakeClock) -> int:
+        due, tries = asyncio.Event(), 0
+        asyncio.get_running_loop().call_later(5, due.set)
+
+        def work() -> None:
+            nonlocal tries
+            while not anyio.from_thread.run_sync(due.is_set) and tries < 1000:
+                tries += 1
+                time.sleep(0.001)
+
+        await anyio.to_thread.run_sync(work)
+        return tries
+
+    assert run_in_virtual_time(main) < 1000
+
+
 def test_a_thread_is_no_way_out_of_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(virtual, "_LOOKS", 20)
+    monkeypatch.setattr(virtual, "_LONGEST_S", 0.02)
     go_on = threading.Event()
 
     async def main(_: FakeClock) -> None:
