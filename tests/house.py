@@ -361,8 +361,8 @@ MEASURES = (
     # place, fetches that say nothing new, keys without lanes of their own, batches of Spark made ahead (900), batches
     # whose messages are made when one is asked for (75), a quick look at what to fetch (60), JSON in one call (20),
     # no look for room that there cannot be (50). And virtual time that stands still for blocking handlers (40),
-    # and a bound of what is held of many partitions (80).
-    Measure("lines", "lines of the package", 38_065, 59_480, lines),
+    # and a bound of what is held of many partitions (100).
+    Measure("lines", "lines of the package", 38_065, 59_510, lines),
     Measure("comments", "comments per 100 lines", 2.09, None, comments, more_is_better=True),
     Measure("reasons", "comments without banners and noqa", 1.66, 2.1, reasons, more_is_better=True),
     Measure("docs", f"lines of docs/ over {WIDEST_LINE}", 582, 0, wide_lines_of_docs),

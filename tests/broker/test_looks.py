@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka.broker.aiokafka.fetched.looks import actions, look_quickly
-from reactive_kafka.broker.aiokafka.fetched.portions import Portions
+from reactive_kafka.broker.aiokafka.fetched.portions import SMALL
 
 NODES = (None, -1, 1, 2, 3)
 
@@ -66,7 +66,7 @@ def told(request: Any) -> tuple[Any, ...]:
 def test_it_says_what_the_client_says_or_leaves_it_to_the_client(data: st.DataObject) -> None:
     async def compare() -> None:
         fetcher, assignment = data.draw(looks())
-        ours, theirs = actions(fetcher, assignment, Portions()), Fetcher._get_actions_per_node(fetcher, assignment)
+        ours, theirs = actions(fetcher, assignment), Fetcher._get_actions_per_node(fetcher, assignment)
         if ours is None:
             assert theirs[1] or theirs[3]  # positions or leaders to find
             return
@@ -85,7 +85,7 @@ async def test_reading_from_a_follower_is_left_to_the_client() -> None:
     assignment = Assignment([one])
     assignment.state_value(one).reset_to(0)
     fetcher = SimpleNamespace(_preferred_read_replica={one: (2, 10.0**9)})
-    assert actions(fetcher, assignment, Portions()) is None
+    assert actions(fetcher, assignment) is None
 
 
 def fetcher_of_one_node() -> SimpleNamespace:
@@ -103,7 +103,7 @@ async def test_no_partition_is_always_the_last_one_of_a_fetch() -> None:
     for one in partitions:
         assignment.state_value(one).reset_to(0)
     fetcher = fetcher_of_one_node()
-    look_quickly(fetcher, Portions())
+    look_quickly(fetcher)
     last = {fetcher._get_actions_per_node(assignment)[0][0][1].topics[0][1][-1][0] for _ in range(200)}
     assert last == {0, 1, 2}
 
@@ -113,5 +113,32 @@ async def test_a_client_whose_internals_differ_looks_in_its_own_way(missing: str
     fetcher = fetcher_of_one_node()
     delattr(fetcher, missing)
     own = fetcher._get_actions_per_node
-    look_quickly(fetcher, Portions())
+    look_quickly(fetcher)
     assert fetcher._get_actions_per_node is own
+
+
+async def test_where_much_is_held_the_client_asks_for_little_in_both_ways() -> None:
+    partitions = [TopicPartition("a", number) for number in range(9)]
+    assignment, fetcher = Assignment(partitions), fetcher_of_one_node()
+    fetcher._get_actions_per_node = MethodType(Fetcher._get_actions_per_node, fetcher)
+    fetcher._select_read_replica = MethodType(Fetcher._select_read_replica, fetcher)
+    fetcher._max_partition_fetch_bytes = whole = 4 * SMALL
+    portions = look_quickly(fetcher)
+    for one in partitions:
+        assignment.state_value(one).reset_to(0)
+
+    def asked() -> set[int]:
+        [(_, request)] = fetcher._get_actions_per_node(assignment)[0]
+        return {size for _, those in request.topics for *_, size in those}
+
+    assert asked() == {whole}
+    for one in partitions[:5]:
+        fetcher._records[one] = Piece(0)
+        fetcher._records[one]._partition_records = SimpleNamespace(
+            _records=SimpleNamespace(size_in_bytes=lambda: whole)
+        )
+    assert asked() == {SMALL}
+    portions.answered(SMALL + 1)
+    assert asked() == {SMALL + 1}
+    fetcher._client.cluster.leader_for_partition = lambda one: None if one == partitions[8] else 1
+    assert asked() == {SMALL + 1}  # by the client's own look: one has no leader

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from types import SimpleNamespace
 from typing import Any
 
@@ -13,44 +14,66 @@ from reactive_kafka.broker.aiokafka.fetched.portions import ANSWERS, SMALL, Port
 SIZES = st.integers(1, 20_000_000)
 
 
-def client(held: list[int], whole: int = 1_048_576, answer: int = 8_000_000) -> Any:
-    """A client's fetcher that holds pieces of these sizes, and the error of another partition."""
+def client(
+    held: list[int], answer: int = 8_000_000, nodes: int = 1, paused: Collection[int] = (), gone: Collection[int] = ()
+) -> tuple[Any, Any]:
+    """A client's fetcher that holds pieces of these sizes, and the error of another partition; and its assignment."""
     pieces = [SimpleNamespace(_records=SimpleNamespace(size_in_bytes=lambda size=size: size)) for size in held]
     found = [SimpleNamespace(_partition_records=piece) for piece in pieces]
-    return SimpleNamespace(
-        _records=dict(enumerate([*found, SimpleNamespace()])), _max_partition_fetch_bytes=whole, _fetch_max_bytes=answer
-    )
+    cluster = SimpleNamespace(leader_for_partition=lambda number: number % nodes)
+    fetcher = SimpleNamespace(
+        _records=dict(enumerate([*found, SimpleNamespace()])), _fetch_max_bytes=answer,
+        _client=SimpleNamespace(cluster=cluster),
+    )  # fmt: skip
+    states = {
+        number: SimpleNamespace(_paused=number in paused) for number in range(len(held) + 1) if number not in gone
+    }
+    return fetcher, SimpleNamespace(_tp_state=states)
 
 
-@given(held=st.lists(SIZES, max_size=50), whole=SIZES, answer=SIZES, batches=st.lists(SIZES))
+@given(
+    held=st.lists(SIZES, min_size=ANSWERS, max_size=50), whole=SIZES, answer=SIZES, nodes=st.integers(1, 5),
+    batch=SIZES, data=st.data(),
+)  # fmt: skip
 def test_a_portion_is_whole_where_little_is_held_and_else_small_but_for_batches_that_are_not(
-    held: list[int], whole: int, answer: int, batches: list[int]
+    held: list[int], whole: int, answer: int, nodes: int, batch: int, data: st.DataObject
 ) -> None:
-    portions = Portions()
-    for size in batches:
-        portions.came(size)
-    pieces = [min(size, max([whole, *batches])) for size in held]  # none is larger
-    asked = portions.of(client(pieces, whole, answer))
-    if sum(pieces) <= ANSWERS * answer:
-        assert asked == whole
-    else:
-        assert asked == min(whole, max([SMALL, *batches]))
+    portions = Portions(whole)
+    portions.answered(batch)
+    paused, gone = (data.draw(st.sets(st.integers(0, len(held)))) for _ in range(2))
+    counts = {number: size for number, size in enumerate(held) if number not in paused | gone}
+    most = ANSWERS * answer * len({number % nodes for number in counts})
+    asked = portions.of(*client(held, answer, nodes, paused, gone))
+    assert asked == (whole if sum(counts.values()) <= most else min(whole, max(SMALL, batch)))
 
 
 def test_a_thousand_partitions_take_no_more_than_a_hundred_megabytes() -> None:
-    portions, held = Portions(), list[int]()
-    portions.came(16_384)
+    portions, held = Portions(1_048_576), list[int]()
     while len(held) < 1000:
-        portion = portions.of(client(held))
+        portion = portions.of(*client(held))
         held += [portion] * min(1000 - len(held), max(1, 8_000_000 // portion))  # an answer
+        portions.answered(16_384)
     assert 32_000_000 < sum(held) < 104_000_000
 
 
-@given(whole=SIZES, batch=SIZES)
-def test_where_a_broker_cuts_batches_short_portions_grow_until_they_are_whole(whole: int, batch: int) -> None:
-    portions, rounds = Portions(), 0
-    much = client([whole] * 9, whole, answer=max(1, whole // 5))
-    while (asked := portions.of(much)) < batch and portions.was_too_small(asked):
+def test_one_large_batch_among_small_ones_is_forgotten() -> None:
+    portions, much = Portions(1_048_576), client([1_048_576] * 40)
+    portions.answered(1_000_000)
+    assert portions.of(*much) == 1_000_000
+    for _ in range(25):
+        portions.answered(16_384)
+    assert portions.of(*much) == SMALL
+
+
+@given(whole=SIZES, batch=SIZES, answers=st.integers(0, 3))
+def test_where_a_broker_cuts_batches_short_portions_grow_until_they_are_whole(
+    whole: int, batch: int, answers: int
+) -> None:
+    portions, rounds = Portions(whole), 0
+    much = client([whole] * 9, answer=max(1, whole // 5))
+    while (asked := portions.of(*much)) < batch and portions.was_too_small(asked):
         rounds += 1
+        for _ in range(answers):  # of other nodes meanwhile
+            portions.answered(1_000)
     assert asked >= min(whole, batch)
-    assert rounds <= 10  # from 64 kB on twice as much each time
+    assert rounds <= 30  # from 64 kB on, mostly twice as much each time

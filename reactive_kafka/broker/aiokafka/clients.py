@@ -93,7 +93,7 @@ class AiokafkaConsumer(Assignment):
         self._reader.is_fast = is_known = has_expected_internals(client)
         known = fetcher if is_known else None
         fetcher._client = Sparing(client._client, look, self._fetch_wait_s, known, self._stands_s)
-        look_quickly(fetcher, self._reader.answers.portions)
+        self._reader.answers.portions = look_quickly(fetcher)
         self._client = client
         self._membership.listener = listener
         self._subscribe(client, self._membership)

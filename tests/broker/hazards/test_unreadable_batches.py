@@ -12,13 +12,14 @@ import pytest
 from aiokafka.codec import gzip_encode, lz4_encode, snappy_encode, zstd_encode
 from aiokafka.protocol.fetch import FetchRequest
 from aiokafka.record.util import calc_crc32c
+from aiokafka.structs import TopicPartition as AiokafkaPartition
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reactive_kafka.broker.aiokafka.fetched.batch_reader import BatchReader
 from reactive_kafka.broker.aiokafka.fetched.log_bytes import next_after
 from reactive_kafka.broker.aiokafka.fetched.noted import Answers
-from reactive_kafka.broker.aiokafka.fetched.portions import SMALL
+from reactive_kafka.broker.aiokafka.fetched.portions import SMALL, Portions
 from reactive_kafka.broker.aiokafka.fetched.unpacking import GZIP, LZ4, SMALL_BYTES, SNAPPY, ZSTD, Unpacker
 from reactive_kafka.errors import CorruptRecordError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
@@ -141,22 +142,54 @@ def test_a_first_batch_of_an_impossible_length_never_reaches_the_client(length: 
     assert (error.offset, error.until) == (5, 7)
 
 
-def test_a_batch_that_was_cut_short_in_a_small_portion_is_fetched_again_in_a_larger_one() -> None:
-    content, whole = in_bytes(Batch((0, 1)), 5), 4 * SMALL
-    answers, told = Answers(lambda: pytest.fail("there is nothing to tell")), answered(content[:-1])
-    fetcher = much_held(whole)
-    small = answers.portions.of(fetcher)
-    answers.note(FetchRequest(1, 1, 1, 0, [(PARTITION.topic, [(PARTITION.partition, 5, small)])]), told)
-    assert told.topics == answered(b"").topics  # the client is not shown it
-    assert not answers.has_errors
-    assert small == SMALL
-    assert answers.portions.of(fetcher) == 2 * small
+def asked_for(size: int) -> FetchRequest:
+    return FetchRequest(1, 1, 1, 0, [(PARTITION.topic, [(PARTITION.partition, 5, size)])])
 
 
-def much_held(whole: int) -> Any:
-    """A client's fetcher that holds more than it could soon hand out."""
-    piece = SimpleNamespace(_partition_records=SimpleNamespace(_records=SimpleNamespace(size_in_bytes=lambda: whole)))
-    return SimpleNamespace(_records={0: piece}, _max_partition_fetch_bytes=whole, _fetch_max_bytes=1)
+def test_a_batch_that_was_cut_short_in_a_small_portion_is_fetched_again_in_larger_ones() -> None:
+    whole, content = 4 * SMALL, in_bytes(Batch((0, 1)), 5)[:-1]
+    answers = Answers(lambda: None)
+    answers.portions, client = Portions(whole), much_held(whole)
+    for size in (SMALL, 2 * SMALL, 4 * SMALL):
+        assert answers.portions.of(*client) == size
+        assert not answers.has_errors
+        told = answered(content)
+        answers.note(asked_for(size), told)
+        assert told.topics == answered(b"").topics  # the client is not shown it
+    assert answers.has_errors
+    for _ in range(20):  # what was wrong once does not count for ever
+        answers.note(asked_for(whole), answered(in_bytes(Batch((0, 1)), 5)))
+    assert answers.portions.of(*client) == SMALL
+
+
+def test_what_no_batch_can_be_is_not_asked_for_again() -> None:
+    answers = Answers(lambda: None)
+    answers.portions = Portions(4 * SMALL)
+    answers.note(asked_for(SMALL), answered(b"\xff" * 80))
+    assert answers.has_errors
+
+
+def test_portions_have_room_for_the_largest_first_batch_and_not_for_all_that_came() -> None:
+    answers, whole = Answers(lambda: None), 64 * SMALL
+    answers.portions = Portions(whole)
+    small = in_bytes(Batch((0,)), 0)
+    large = bytearray(small) + bytearray(2 * SMALL)  # behind its records, which nobody reads here
+    struct.pack_into(">i", large, LENGTH_AT, len(large) - LENGTH_AT - 4)
+    answer = answered(b"")
+    answer.topics = [("t", [(0, 0, 9, small), (1, 0, 9, bytes(large) * 3), (2, 0, 9, small)])]
+    answers.note(asked_for(whole), answer)
+    assert answers.portions.of(*much_held(whole)) == len(large)
+
+
+def much_held(whole: int) -> tuple[Any, Any]:
+    """A client's fetcher that holds more than it could soon hand out, and its assignment."""
+    piece = SimpleNamespace(_records=SimpleNamespace(size_in_bytes=lambda: whole))
+    names = [AiokafkaPartition("t", number) for number in range(9)]
+    fetcher = SimpleNamespace(
+        _records={one: SimpleNamespace(_partition_records=piece) for one in names}, _fetch_max_bytes=1,
+        _client=SimpleNamespace(cluster=SimpleNamespace(leader_for_partition=lambda one: 1)),
+    )  # fmt: skip
+    return fetcher, SimpleNamespace(_tp_state=dict.fromkeys(names, SimpleNamespace(_paused=False)))
 
 
 def test_several_broken_partitions_of_one_answer_cost_no_other_one() -> None:

@@ -23,20 +23,29 @@ _OF_FETCHER = (
 _OF_STATE = ("_position", "_paused", "_resume_fut")
 
 
-def look_quickly(fetcher: Any, portions: Portions) -> None:
-    """Have the client look in this way; in its own where there is more to do than to fetch, or its internals differ."""
+def look_quickly(fetcher: Any) -> Portions | None:
+    """Have the client look in this way; in its own where there is more to do than to fetch, or its internals differ.
+
+    And have its fetches ask for portions of each partition, which are told what comes; None: they do not.
+    """
     assignment = Assignment([])
     expected = (fetcher, _OF_FETCHER), (assignment, ("_tp_state",)), (TopicPartitionState(assignment), _OF_STATE)
-    if all(hasattr(where, name) for where, names in expected for name in names):
-        usual = fetcher._get_actions_per_node
-        fetcher._get_actions_per_node = lambda assignment: actions(fetcher, assignment, portions) or usual(assignment)
+    if not all(hasattr(where, name) for where, names in expected for name in names):
+        return None
+    usual, portions = fetcher._get_actions_per_node, Portions(fetcher._max_partition_fetch_bytes)
+
+    def look(assignment: Any) -> tuple[Any, ...]:
+        fetcher._max_partition_fetch_bytes = portions.of(fetcher, assignment)  # both ways read it there
+        return actions(fetcher, assignment) or usual(assignment)
+
+    fetcher._get_actions_per_node = look
+    return portions
 
 
-def actions(fetcher: Any, assignment: Any, portions: Portions) -> tuple[Any, ...] | None:
+def actions(fetcher: Any, assignment: Any) -> tuple[Any, ...] | None:
     """What the client's ``_get_actions_per_node`` would say; None where a position or a leader is not known.
 
-    The order of partitions is another one: it begins anywhere, so that none is always the last one of an answer. And
-    where much is held, less is asked of each.
+    The order of partitions is another one: it begins anywhere, so that none is always the last one of an answer.
     """
     if fetcher._preferred_read_replica:  # of partitions that are read from a follower
         return None
@@ -58,14 +67,13 @@ def actions(fetcher: Any, assignment: Any, portions: Portions) -> tuple[Any, ...
         elif node not in waits:
             found[node].append((one.topic, one.partition, state._position))
     timeout = min(waits.values(), default=fetcher._fetcher_timeout)
-    most = portions.of(fetcher) if found else 0
-    return [(node, _request(fetcher, those, most)) for node, those in found.items()], {}, timeout, False, paused
+    return [(node, _request(fetcher, those)) for node, those in found.items()], {}, timeout, False, paused
 
 
-def _request(fetcher: Any, found: list[tuple[str, int, int]], most: int) -> FetchRequest:
+def _request(fetcher: Any, found: list[tuple[str, int, int]]) -> FetchRequest:
     first, by_topic = randrange(len(found)), defaultdict[str, list[tuple[int, int, int]]](list)
     for topic, partition, position in chain(found[first:], found[:first]):
-        by_topic[topic].append((partition, position, most))
+        by_topic[topic].append((partition, position, fetcher._max_partition_fetch_bytes))
     return FetchRequest(
         fetcher._fetch_max_wait_ms, fetcher._fetch_min_bytes, fetcher._fetch_max_bytes, fetcher._isolation_level,
         list(by_topic.items()), rack_id=fetcher._client_rack or "",

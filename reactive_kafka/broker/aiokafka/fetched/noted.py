@@ -30,12 +30,12 @@ class Answers:
         self._came = came  # there are records
         self._contents: dict[Any, bytes] = {}
         self._errors: dict[Any, CorruptRecordError] = {}
-        self.portions = Portions()
+        self.portions: Portions | None = None  # the client's
         self.has_more = False  # the last answer was full, and nothing was asked for since
 
     def note(self, request: FetchRequest, answer: Any) -> None:
         """Look at an answer, before the client does."""
-        size = 0
+        size = largest = 0
         for at, (topic, partitions) in enumerate(answer.topics or ()):
             for number, (partition, code, *rest) in enumerate(partitions):
                 name, content = (topic, partition), rest[-1] or b""
@@ -44,7 +44,7 @@ class Answers:
                     continue
                 first_bytes, reason = _first_batch(code, content)
                 if reason is not None:
-                    if reason is not CUT or not self.portions.was_too_small(request.topics[0][1][0][2]):
+                    if reason is not CUT or not self._was_too_small(request):
                         self._errors[name] = _corrupt(request, TopicPartition(*name), reason, content)
                         self._wake()
                     sound = [*partitions]
@@ -52,10 +52,14 @@ class Answers:
                     answer.topics[at] = (topic, partitions := sound)
                 elif content:
                     self._contents[name] = content
-                    self.portions.came(first_bytes)
-                    size += len(content)
+                    size, largest = size + len(content), max(largest, first_bytes)
                     self._came()
         self.has_more = size >= FULL * request._max_bytes
+        if self.portions is not None and size:
+            self.portions.answered(largest)
+
+    def _was_too_small(self, request: FetchRequest) -> bool:
+        return self.portions is not None and self.portions.was_too_small(request.topics[0][1][0][2])
 
     def content(self, partition: TopicPartition, size: int) -> bytes | None:
         """The bytes that were fetched last of a partition, once; None: they are not those of this size."""

@@ -9,22 +9,26 @@ from __future__ import annotations
 from typing import Any
 
 ANSWERS = 4
-"""Where more than so many answers of the largest size are held, handlers are slower than fetches."""
+"""Where more than so many answers of the largest size are held of each node, handlers are slower than fetches."""
 
 SMALL = 65_536
 """Bytes of a partition that are enough then. Fast handlers need larger ones: each costs as much whatever it has."""
 
 
 class Portions:
-    """What the fetches of one client ask of each partition, in bytes."""
+    """What the fetches of one client ask of each partition, in bytes.
 
-    def __init__(self) -> None:
-        self._largest = 0  # batch that is known of
-        self._whole = 0
+    Args:
+        whole: ``max_partition_fetch_bytes``.
+    """
 
-    def came(self, batch_bytes: int) -> None:
-        """A batch of so many bytes was fetched."""
-        self._largest = max(self._largest, batch_bytes)
+    def __init__(self, whole: int) -> None:
+        self._whole = whole
+        self._largest = 0  # batch of late: one that was larger than all others is forgotten with the answers
+
+    def answered(self, batch_bytes: int) -> None:
+        """An answer has come: the largest first batch that it has of a partition."""
+        self._largest = max(batch_bytes, self._largest - self._largest // 8)
 
     def was_too_small(self, asked: int) -> bool:
         """Whether a first batch that is cut short may be whole in the next portion, which is larger than was *asked*.
@@ -33,21 +37,23 @@ class Portions:
         """
         if asked >= self._whole:
             return False
-        self.came(2 * asked)
+        self._largest = max(self._largest, 2 * asked)
         return True
 
-    def of(self, fetcher: Any) -> int:
-        """What the next fetch of a client asks of each partition."""
-        whole: int = fetcher._max_partition_fetch_bytes
-        self._whole = whole
-        most = ANSWERS * fetcher._fetch_max_bytes
-        if len(fetcher._records) * max(whole, self._largest) <= most or _held_bytes(fetcher) <= most:
-            return whole
+    def of(self, fetcher: Any, assignment: Any) -> int:
+        """What the next fetches of a client ask of each partition."""
+        most, states = ANSWERS * fetcher._fetch_max_bytes, assignment._tp_state
+        if len(fetcher._records) <= ANSWERS:
+            return self._whole
+        # What came of a paused partition says nothing of handlers. An error has no piece.
+        held = {
+            one: piece._records.size_in_bytes()
+            for one, result in fetcher._records.items()
+            if one in states and not states[one]._paused and (piece := getattr(result, "_partition_records", None))
+        }
+        if (held_bytes := sum(held.values())) <= most:
+            return self._whole
+        if held_bytes <= most * len(set(map(fetcher._client.cluster.leader_for_partition, held))):
+            return self._whole
         # A batch that does not fit comes only where its partition is the first one in an answer.
-        return min(whole, max(SMALL, self._largest))
-
-
-def _held_bytes(fetcher: Any) -> int:
-    """How much the client holds, those batches included that were taken of a piece."""
-    pieces = [one.__dict__.get("_partition_records") for one in fetcher._records.values()]  # an error has none
-    return sum(piece._records.size_in_bytes() for piece in pieces if piece is not None)
+        return min(self._whole, max(SMALL, self._largest))
