@@ -56,7 +56,7 @@ class Fetcher:
         """What a poll may bring now; whoever is left out is woken for when there is room."""
         now = self._clock.monotonic()
         if self.is_full:
-            self._parts.acknowledger.awaited_by.add(self)  # the look before has left nobody out
+            self._parts.acknowledger.awaited_by.add(self)  # the look before may have left nobody out
             return Asked({}, again_s=max(0.0, self.room.until - now))
         self.room.look_again()
         self._uncommitted.look(self._brought, now)

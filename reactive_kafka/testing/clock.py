@@ -104,8 +104,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
     async def shutdown_default_executor(self, *timeout: Any) -> None:
         """asyncio's own, which waits for a thread."""
         self._in_executor.add(self)
-        await super().shutdown_default_executor(*timeout)
-        self._in_executor.discard(self)
+        try:
+            await super().shutdown_default_executor(*timeout)
+        finally:
+            self._in_executor.discard(self)
 
     def call_soon_threadsafe(
         self, callback: Callable[[*Ts], object], *args: *Ts, context: Context | None = None

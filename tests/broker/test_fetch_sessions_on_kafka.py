@@ -304,10 +304,11 @@ async def test_of_many_partitions_with_a_backlog_little_is_held_of_each(
             wanted.setdefault(number, []).extend(some)
     async with joined(cluster, topic, group, properties={"fetch_max_bytes": 500_000}) as member:
         await member.until_assigned(40)
-        held = member.consumer.client._fetcher._records
+        fetches, held = Fetches(member.consumer), member.consumer.client._fetcher._records
         async with asyncio.timeout(30):
             while len(held) < 40:
                 await member.consumer.poll({}, 0.1)
         held_bytes = sum(one._partition_records._records.size_in_bytes() for one in held.values())
         assert held_bytes < 2_500_000 + 40 * max(SMALL_PORTION, records * size + 1_000)  # all of it is 14 MB
+        assert len(fetches.answers) < 30  # where batches do not fit in portions, each partition needs one of its own
         await read_all(member, wanted)

@@ -134,6 +134,18 @@ def test_a_thread_that_asks_the_loop_again_and_again_is_given_up_all_the_same(mo
     assert run_in_virtual_time(main) < 1000
 
 
+def test_a_thread_that_has_nothing_to_do_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(virtual, "_LONGEST_S", 30.0)
+
+    async def main(_: FakeClock) -> None:
+        await anyio.to_thread.run_sync(lambda: None)  # its thread stays, for the next call
+        await asyncio.sleep(5)
+
+    began = time.monotonic()
+    run_in_virtual_time(main)
+    assert time.monotonic() - began < 10
+
+
 def test_a_thread_is_no_way_out_of_a_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(virtual, "_LONGEST_S", 0.02)
     go_on = threading.Event()

@@ -24,10 +24,10 @@ class Portions:
 
     def __init__(self, whole: int) -> None:
         self._whole = whole
-        self._largest = 0  # batch of late: one that was larger than all others is forgotten with the answers
+        self._largest = 0  # first batch of late; with each answer an eighth of it is forgotten
 
     def answered(self, batch_bytes: int) -> None:
-        """An answer has come: the largest first batch that it has of a partition."""
+        """An answer has come, and so many bytes has the largest of the batches that its partitions begin with."""
         self._largest = max(batch_bytes, self._largest - self._largest // 8)
 
     def was_too_small(self, asked: int) -> bool:
@@ -45,15 +45,16 @@ class Portions:
         most, states = ANSWERS * fetcher._fetch_max_bytes, assignment._tp_state
         if len(fetcher._records) <= ANSWERS:
             return self._whole
-        # What came of a paused partition says nothing of handlers. An error has no piece.
-        held = {
-            one: piece._records.size_in_bytes()
-            for one, result in fetcher._records.items()
-            if one in states and not states[one]._paused and (piece := getattr(result, "_partition_records", None))
-        }
-        if (held_bytes := sum(held.values())) <= most:
-            return self._whole
-        if held_bytes <= most * len(set(map(fetcher._client.cluster.leader_for_partition, held))):
+        held_bytes, held = 0, list[Any]()
+        for one, result in fetcher._records.items():
+            # An error has no records; and where the client calls them otherwise, fetches go on as without this.
+            records = getattr(getattr(result, "_partition_records", None), "_records", None)
+            if records is not None and one in states and not states[one]._paused:  # pauses say nothing of handlers
+                held_bytes += records.size_in_bytes()
+                held.append(one)
+        # Leaders are looked up only where that may matter: 1,000 partitions cost more than all else here.
+        nodes = 1 if held_bytes <= most else len(set(map(fetcher._client.cluster.leader_for_partition, held)))
+        if held_bytes <= most * nodes:
             return self._whole
         # A batch that does not fit comes only where its partition is the first one in an answer.
         return min(self._whole, max(SMALL, self._largest))
