@@ -32,9 +32,9 @@ class Places:
         self.returning: deque[Worker] = deque()  # done waiting for something else, and without a place to go on in
 
     @property
-    def has_room(self) -> bool:
-        """Whether a worker has nothing to do, or may be started."""
-        return bool(self._idle) or self._taken < self._most
+    def idle(self) -> int:
+        """How many workers have nothing to do, or may be started."""
+        return len(self._idle) + max(0, self._most - self._taken)
 
     def change(self, worker: Worker, event: str) -> None:
         """Change a worker's state, and take or give up its place by that."""

@@ -59,8 +59,8 @@ class WorkerPool(Workers):
         return Worker(self, context, keeps_apart=self._isolation.in_contexts)
 
     @property
-    def has_room(self) -> bool:
-        return self._places.has_room
+    def idle(self) -> int:
+        return self._places.idle
 
     def work_is_there(self) -> None:
         """Records were put into the lanes: one worker is woken, which wakes the next if there is more."""

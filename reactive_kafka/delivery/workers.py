@@ -242,9 +242,9 @@ class Workers:
         self.returned = ReturnedUnsettled()
 
     @property
-    def has_room(self) -> bool:
-        """Whether a worker has nothing to do, or may be started."""
-        return False
+    def idle(self) -> int:
+        """How many workers have nothing to do, or may be started."""
+        return 0
 
     def work_is_there(self) -> None:
         """Records were put into the lanes, or lanes were retained."""

@@ -123,12 +123,12 @@ class Pace:
         self._rate = 0.0  # records settled a second, over the last tenth of one or two
         self._marks = ((-inf, 0), (-inf, 0))  # the two last tenths of a second: when they began, what was done by then
 
-    def look(self, done: int, now: float, partitions: int) -> int:
-        """The records of one turn, by the monotonic clock and how many have been settled (*done*) in all."""
+    def look(self, done: int, now: float, partitions: int, busy: int = 1) -> int:
+        """The records of one turn of one worker, of so many *busy* ones, given how many have been settled in all."""
         self._look_at_rate(done, now)
         if now - self._since >= TURN_S and done != self._done:
             turn_s = max(TURN_S, ROUND_S / partitions)
-            piece = max(1, min(PIECE, round((done - self._done) * turn_s / (now - self._since))))
+            piece = max(1, min(PIECE, round((done - self._done) * turn_s / (now - self._since) / busy)))
             if abs(piece - self.piece) * 4 > self.piece:  # the shares of a poll stay while it does: see Shares
                 self.piece = piece
             self._since, self._done = now, done

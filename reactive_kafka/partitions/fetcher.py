@@ -38,12 +38,9 @@ class Fetcher:
         uncommitted: UncommittedBound,
         delays: Mapping[str, int],
     ) -> None:
-        self._parts = parts
-        self._settings = parts.settings
-        self._table = table
+        self._parts, self._settings, self._table = parts, parts.settings, table
         self._lanes, self._workers, self._clock = parts.lanes, parts.workers, parts.clock
-        self._valves, self._pace, self._shares = Valves(), Pace(), Shares()
-        self.room = Room()
+        self._valves, self._pace, self._shares, self.room = Valves(), Pace(), Shares(), Room()
         self._free: tuple[object, Asked] = None, NOTHING  # those that were read when all room was free, and that poll
         self._turned_at, self._brought, self._taken = -inf, 0, 0  # the last: room, at the last look at it
         self._holding: list[Partition] = []  # those that may hold records: no others can
@@ -66,7 +63,7 @@ class Fetcher:
         takes_turns = budget.take_turns(partitions, room, batch=batch, concurrency=self._settings.concurrency)
         if takes_turns and not self._workers.works_elsewhere:
             room = budget.window(room, partitions, is_set=self._settings.max_in_flight_is_set)
-            asked = self._in_turns(room, partitions, stopped, now, batch // partitions)
+            asked = self._in_turns(room, partitions, stopped, now, batch // partitions)  # together they fill a batch
         else:
             asked = self._at_once(room, stopped)
         left_out = [one for name in asked.left_out if (one := self._read(name)) is not None]
@@ -90,7 +87,7 @@ class Fetcher:
 
     def _is_out_of_room(self, left_out: Iterable[Partition], stopped: set[TopicPartition]) -> bool:
         """Whether a worker waits in vain for a batch to fill: of a partition that waits nothing more may come."""
-        if not (self._workers.has_room or self._workers.works_elsewhere):
+        if not (self._workers.idle or self._workers.works_elsewhere):
             return False
         ready = [lane for lane in self._lanes.whole_lanes() if lane.waiting]
         if {one.lane for one in left_out if one.id not in stopped}.isdisjoint(ready):
@@ -128,12 +125,14 @@ class Fetcher:
         """Many partitions: a poll brings pieces of some, and only those that hold something are looked at for it."""
         held = self._held()
         self._taken = sum(held.values())
-        piece = max(least, self._pace.look(self._brought - self._taken, now, partitions))  # together they fill a batch
+        workers, is_shared = self._settings.concurrency, self._lanes.shared and not self._lanes.is_keyed
+        is_spread = workers == 1 or is_shared or self._workers.takes_batches
+        busy = 1 if is_spread else max(1, workers - self._workers.idle)
+        piece = max(least, self._pace.look(self._brought - self._taken, now, partitions, busy))
         look_s = budget.look_s(len(held))
         is_urgent = now - self._turned_at >= look_s or self._runs_dry(held)
-        workers, is_shared = self._settings.concurrency, self._lanes.shared and not self._lanes.is_keyed
         turn = partial(budget.turn, held, partitions, room, piece=piece, is_urgent=is_urgent)
-        if workers == 1 or is_shared or self._workers.takes_batches:
+        if is_spread:
             this = turn(spread=1 if is_shared else workers)
         else:
             alone = self._pace.most_waiting(min(workers // self._settings.consumers, len(held)))
@@ -142,10 +141,9 @@ class Fetcher:
         if this.most:
             self._turned_at = now
         most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)
-        wanted: dict[TopicPartition, int] = {}
+        wanted: dict[TopicPartition, int] = self._shares if most else {}
         changed = [partition for partition in stopped if self._read(partition) is not None]
         if most:
-            wanted = self._shares
             self._shares.reset(self._table.read_names, max(1, this.each))
         left_out = list(changed)
         for partition in left_out:
@@ -161,14 +159,13 @@ class Fetcher:
                 wanted.pop(partition, None)
                 left_out.append(partition)
         more = self._read_ahead(wanted, held, stopped, room)
-        if more:
-            left_out = [partition for partition in left_out if partition not in wanted]
+        left_out = [partition for partition in left_out if partition not in wanted] if more else left_out
         if most:
             self._shares.changed(changed)
         # A worker may look for other keys at any moment. Else a verdict wakes the poll where there is no room.
         is_idle = is_urgent and not (self._lanes.is_keyed and self._lanes.ready)
         if not self._workers.takes_batches:  # which may wait for a poll to find that no more can come
-            self.room.taken(self._brought + this.most, now + look_s, enough=max(workers, self._lanes.ready // 2))
+            self.room.taken(self._brought + this.most, now + look_s, enough=workers)
         return Asked(wanted, most + more, left_out, None if wanted or is_idle else look_s)
 
     @property
@@ -178,9 +175,12 @@ class Fetcher:
 
     def _runs_dry(self, held: Iterable[TopicPartition]) -> bool:
         """Whether all that came is with workers, and one of them has nothing, or all will soon."""
-        if self._lanes.ready:
+        # One that is woken wakes the next, so lanes may be ready that somebody is on the way to. Handlers that do not
+        # wait are all run by one worker, whatever is ready: that the others are idle says nothing then.
+        idle, ready = self._workers.idle, self._lanes.ready
+        if ready and ready >= min(idle, self._settings.concurrency - idle):
             return False
-        return self._workers.has_room or not any(lane.waiting for lane in self._lanes_of(held))
+        return bool(idle) or not any(lane.waiting for lane in self._lanes_of(held))
 
     def _lanes_of(self, partitions: Iterable[TopicPartition]) -> Iterator[Lane]:
         for partition in partitions:
@@ -231,7 +231,7 @@ class Fetcher:
 
     def _is_behind_keys(self, held: Iterable[TopicPartition]) -> bool:
         """Whether workers have nothing to do, because all that was read waits behind keys that are busy."""
-        if not (self._lanes.is_keyed and self._workers.has_room) or self._lanes.ready:
+        if not (self._lanes.is_keyed and self._workers.idle) or self._lanes.ready:
             return False
         return any(lane.waiting for lane in self._lanes_of(held))
 

@@ -51,12 +51,12 @@ async def turns() -> None:
 async def test_a_parked_worker_gives_its_place_away_and_takes_a_free_one_when_it_goes_on() -> None:
     rig = Rig(1)
     worker = rig.busy()
-    assert not rig.places.has_room
+    assert not rig.places.idle
     task, awaited = await rig.parked(worker)
-    assert (rig.freed, rig.places.has_room, worker.state) == (1, True, WorkerState.PARKED)
+    assert (rig.freed, rig.places.idle, worker.state) == (1, 1, WorkerState.PARKED)
     awaited.set_result(True)
     await task
-    assert (rig.places.has_room, worker.state) == (False, WorkerState.RUNNING)
+    assert (rig.places.idle, worker.state) == (0, WorkerState.RUNNING)
 
 
 async def test_where_no_place_is_free_it_gets_the_next_that_is_passed_on_in_one_step() -> None:
@@ -108,9 +108,9 @@ async def test_an_abandoned_worker_frees_its_place_once() -> None:
     workers = [rig.busy(), rig.busy()]
     for _ in range(2):
         rig.places.abandon(workers[0])
-    assert (rig.freed, rig.places.has_room) == (1, True)
+    assert (rig.freed, rig.places.idle) == (1, 1)
     assert rig.places.wake()
-    assert (rig.started, rig.places.has_room) == (3, False)
+    assert (rig.started, rig.places.idle) == (3, 0)
 
 
 async def test_who_waits_for_a_place_goes_on_without_one_when_all_is_over() -> None:

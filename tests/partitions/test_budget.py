@@ -361,6 +361,13 @@ def test_a_turn_is_a_millisecond_of_work() -> None:
     assert pace.look(10_000_100, 201.0, 100) == 1
 
 
+@given(busy=st.integers(1, 1000), a_second=st.integers(1, 500_000))
+def test_a_turn_is_what_one_of_the_busy_workers_does_in_its_time(busy: int, a_second: int) -> None:
+    pace = Pace()
+    pace.look(1, 0.0, 1000, busy)
+    assert pace.look(1 + a_second, 1.0, 1000, busy) == pytest.approx(a_second * TURN_S / busy, abs=1, rel=0.25)
+
+
 @given(partitions=st.integers(1, 1000), a_second=st.integers(1, 100_000))
 def test_a_round_of_few_partitions_is_a_tenth_of_a_second_and_none_is_longer_than_a_second(
     partitions: int, a_second: int
