@@ -12,6 +12,7 @@ from aiokafka.admin import NewTopic
 from aiokafka.client import AIOKafkaClient, ConnectionGroup
 from aiokafka.protocol.fetch import FetchRequest
 
+from reactive_kafka.broker.aiokafka.fetched.ahead import FULL
 from reactive_kafka.broker.aiokafka.fetched.portions import SMALL as SMALL_PORTION
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import group
@@ -278,6 +279,23 @@ async def test_partitions_that_are_wanted_do_not_wait_for_what_came_of_others(
         seen = set[TopicPartition]()
         while seen < member.owned:
             seen |= (await member.take(1, dict.fromkeys(member.owned - seen, 1))).keys()
+
+
+async def test_while_polls_get_what_they_want_and_much_is_held_no_more_is_fetched(
+    cluster: KafkaTestCluster, group: str
+) -> None:
+    topic = await cluster.create_topic(20)
+    for _ in range(5):  # batches, of which a fetch brings four: what of one is left nobody counts
+        await backlog(cluster, topic, 20, 12)
+    async with joined(cluster, topic, group, properties=SMALL) as member:
+        member.consumer.client._fetcher._prefetch_backoff = 60.0
+        await member.until_assigned(20)
+        fetches, taken = Fetches(member.consumer), 0
+        while taken < 30:
+            taken += len((await member.consumer.poll(dict.fromkeys(member.owned, 1), 5.0, 1)).chunks)
+            await asyncio.sleep(0.02)  # more than a fetch takes that is not to wait
+        (answer,) = fetches.answers
+        assert sum(len(content) for _, partitions in answer.topics for *_, content in partitions) > FULL * 200_000
 
 
 async def test_a_partition_with_a_backlog_does_not_wait_for_many_that_have_nothing(

@@ -490,10 +490,17 @@ def test_a_record_without_a_value_is_told_by_its_type(payload_type: Any) -> None
     assert with_msgspec(payload_type | None)(None) is None
 
 
+@dataclass
+class OneDefault:
+    value: int
+    note: str | None = None
+
+
 def test_defaults_are_the_instances_own() -> None:
     decoded = with_msgspec(Order)(b'{"value": 1}')
     assert vars(decoded) == {"value": 1, "note": None, "lines": [], "colour": Colour.RED, "pair": (1, "a")}
     assert with_msgspec(Order | None)(b"null") is None
+    assert vars(with_msgspec(OneDefault)(b'{"value": 1}')) == {"value": 1, "note": None}
 
 
 @pytest.mark.parametrize(
