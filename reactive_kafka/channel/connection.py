@@ -130,7 +130,7 @@ class Connection:
 
     def made_progress(self) -> None:
         """Workers have settled records: the same, unless it is too early to look for room."""
-        if not self._fetcher.is_full:
+        if not self._fetcher.looks_later:
             self.wake()
 
     async def close(self) -> None:

@@ -123,12 +123,12 @@ class Pace:
         self._rate = 0.0  # records settled a second, over the last tenth of one or two
         self._marks = ((-inf, 0), (-inf, 0))  # the two last tenths of a second: when they began, what was done by then
 
-    def look(self, done: int, now: float, partitions: int, busy: int = 1) -> int:
-        """The records of one turn of one worker, of so many *busy* ones, given how many have been settled in all."""
+    def look(self, done: int, now: float, partitions: int) -> int:
+        """The records of one turn, by the monotonic clock and how many have been settled (*done*) in all."""
         self._look_at_rate(done, now)
         if now - self._since >= TURN_S and done != self._done:
             turn_s = max(TURN_S, ROUND_S / partitions)
-            piece = max(1, min(PIECE, round((done - self._done) * turn_s / (now - self._since) / busy)))
+            piece = max(1, min(PIECE, round((done - self._done) * turn_s / (now - self._since))))
             if abs(piece - self.piece) * 4 > self.piece:  # the shares of a poll stay while it does: see Shares
                 self.piece = piece
             self._since, self._done = now, done
@@ -154,7 +154,7 @@ def turn(
     max_in_flight: int,
     *,
     piece: int = PIECE,  # records of one turn
-    spread: int = 1,  # how many partitions the records are to come from, at least: workers that take one each
+    spread: int = 1,  # how many partitions the records are to come from, at least: busy workers that take one each
     is_urgent: bool = True,  # workers have run dry, or it was long ago that anything was asked for
     waiting: Mapping[TopicPartition, int] | None = None,  # for several workers: of what is held, what no worker has
     most_waiting: int = 0,  # for several workers: of one partition
@@ -165,9 +165,9 @@ def turn(
     shared: a poll brings pieces of whose turn it is, and no partition holds more than twice what it leaves to the
     others. So a lone busy one gets two thirds, and stuck ones leave something until they are very many; then the
     others go on with a record each. Several workers need records of several partitions: there whoever has no more
-    waiting than half of an equal share, or of a piece if that is more, gets the rest of it; *most_waiting* bounds both.
-    More than *max_in_flight* is never in flight, though with less than two records a partition it can all be held by
-    stuck ones.
+    waiting than half of an equal share, or of a piece if that is more and leaves room for two for each that is busy,
+    gets the rest of it; *most_waiting* bounds both. More than *max_in_flight* is never in flight, though with less than
+    two records a partition it can all be held by stuck ones.
     """
     # The thresholds of shared-memory switches: who holds much is bounded by what is left, so nobody has to find out
     # which partition is stuck. Dividing the window instead would leave crumbs: among 1,000 partitions a window of 1,000
@@ -184,40 +184,42 @@ def turn(
         piece = max(1, min(piece, to_share // (2 * spread)))
         more = {partition: min(piece, (2 * shared - count + 1) // 3) for partition, count in held.items()}
     else:
-        # By pieces those whose records come first would have nearly all of the window, and most workers nothing. Nor
-        # can a piece be the window divided by the workers: with many of them, and fast handlers, it would be a crumb.
-        # What a partition holds otherwise (records that are handled, retried, not acked, not stored) keeps none back.
-        sharing = sum(1 for count in waiting.values() if count)
-        piece = max(2, min(most_waiting, max(piece, to_share // max(1, sharing))))
+        # By larger pieces those that come first would have all of the window, and most workers nothing. As many as for
+        # the busy workers, not for all: of 1,000 one runs all fast handlers, and would get crumbs. What a partition
+        # holds otherwise (records that are handled, retried, not acked, not stored) keeps none back.
+        equal = (kept == partitions) + to_share // max(spread, sum(1 for count in waiting.values() if count))
+        piece = max(2, min(most_waiting, max(min(piece, to_share // (2 * spread)), equal)))
         more = {
             partition: min(piece - count, (2 * shared - held[partition] + 1) // 3)
             for partition, count in waiting.items()
             if count <= piece // 2
         }
-    return Turn(
-        max(1, min(piece, 2 * shared // 3)), {tp: records for tp, records in more.items() if records > 0}, shared
-    )
+    each = max(1, min(piece, 2 * shared // 3))
+    return Turn(each, {tp: records for tp, records in more.items() if records > 0}, shared)
 
 
 class Room:
-    """What is known of the room since the last look at it, so that no look is made that would find none."""
+    """What is known of the room since the last look at it, so that no look is made that would find little."""
 
     def __init__(self) -> None:
-        self.until = -inf  # when it is looked at again, whatever workers have done
+        self.until, self._taken_with = -inf, inf  # the first: when it is looked at again, whatever workers have done
         self.enough = 0  # lanes with work: with no more of them it is time to look
-        self._taken_with = inf
 
     def taken(self, brought: int, until: float, *, enough: int) -> None:
-        """There is none once so many records have come in all."""
+        """There is none once so many records have come in all; little, until then, where no more comes."""
         self._taken_with, self.until, self.enough = brought, until, enough
 
     def look_again(self) -> None:
         """Nothing is known of it."""
-        self._taken_with = inf
+        self.until = -inf
 
-    def is_taken(self, brought: int, ready: int, now: float) -> bool:
-        """Whether there was none, and a look is too early: so many lanes are ready for workers."""
-        return brought >= self._taken_with and ready > self.enough and now < self.until
+    def is_early(self, ready: int, now: float) -> bool:
+        """Whether the next look would be too early: so many lanes are ready for workers."""
+        return ready > self.enough and now < self.until
+
+    def is_taken(self, brought: int) -> bool:
+        """Whether there was none at the last look, or all came that there was room for."""
+        return brought >= self._taken_with
 
 
 class Shares(dict[TopicPartition, int]):

@@ -52,10 +52,9 @@ class Fetcher:
     def asks(self, consumer: Consumer) -> Asked:
         """What a poll may bring now; whoever is left out is woken for when there is room."""
         now = self._clock.monotonic()
-        if self.is_full:
+        if self.looks_later and self.room.is_taken(self._brought):
             self._parts.acknowledger.awaited_by.add(self)  # the look before may have left nobody out
             return Asked({}, again_s=max(0.0, self.room.until - now))
-        self.room.look_again()
         self._uncommitted.look(self._brought, now)
         # Also those that are about to go, or may be retained: what they hold takes room, so they have a share of it.
         partitions, room, stopped = len(self._table), self._settings.max_in_flight, self.stopped(now)
@@ -125,19 +124,19 @@ class Fetcher:
         """Many partitions: a poll brings pieces of some, and only those that hold something are looked at for it."""
         held = self._held()
         self._taken = sum(held.values())
-        workers, is_shared = self._settings.concurrency, self._lanes.shared and not self._lanes.is_keyed
-        is_spread = workers == 1 or is_shared or self._workers.takes_batches
-        busy = 1 if is_spread else max(1, workers - self._workers.idle)
-        piece = max(least, self._pace.look(self._brought - self._taken, now, partitions, busy))
+        workers, is_keyed = self._settings.concurrency, self._lanes.is_keyed
+        is_shared = self._lanes.shared and not is_keyed
+        piece = max(least, self._pace.look(self._brought - self._taken, now, partitions))
         look_s = budget.look_s(len(held))
         is_urgent = now - self._turned_at >= look_s or self._runs_dry(held)
         turn = partial(budget.turn, held, partitions, room, piece=piece, is_urgent=is_urgent)
-        if is_spread:
+        if workers == 1 or is_shared or self._workers.takes_batches:
             this = turn(spread=1 if is_shared else workers)
         else:
             alone = self._pace.most_waiting(min(workers // self._settings.consumers, len(held)))
             waiting = {lane.tracker.partition: lane.waiting for lane in self._lanes_of(held)}
-            this = turn(waiting=waiting, most_waiting=room if self._lanes.is_keyed else alone)
+            busy = 1 if is_keyed else max(1, workers - self._workers.idle)
+            this = turn(waiting=waiting, spread=busy, most_waiting=room if is_keyed else alone)
         if this.most:
             self._turned_at = now
         most = this.most or (self._settings.concurrency if self._is_behind_keys(held) else 0)
@@ -163,15 +162,15 @@ class Fetcher:
         if most:
             self._shares.changed(changed)
         # A worker may look for other keys at any moment. Else a verdict wakes the poll where there is no room.
-        is_idle = is_urgent and not (self._lanes.is_keyed and self._lanes.ready)
+        is_idle = is_urgent and not (is_keyed and self._lanes.ready)
         if not self._workers.takes_batches:  # which may wait for a poll to find that no more can come
             self.room.taken(self._brought + this.most, now + look_s, enough=workers)
         return Asked(wanted, most + more, left_out, None if wanted or is_idle else look_s)
 
     @property
-    def is_full(self) -> bool:
-        """Whether there is no room for now, and workers have enough to do."""
-        return self.room.is_taken(self._brought, self._lanes.ready, self._clock.monotonic())
+    def looks_later(self) -> bool:
+        """Whether workers have enough to do until room is looked for again."""
+        return self.room.is_early(self._lanes.ready, self._clock.monotonic())
 
     def _runs_dry(self, held: Iterable[TopicPartition]) -> bool:
         """Whether all that came is with workers, and one of them has nothing, or all will soon."""

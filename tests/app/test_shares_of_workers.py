@@ -67,6 +67,22 @@ async def test_consumers_that_share_the_workers_read_pieces_as_large_as_one_woul
     assert len(chunks) < 400  # 864 where each consumer reckons with all the workers
 
 
+@in_virtual_time
+async def test_by_key_pieces_are_large_because_workers_share_a_partition(chunks: list[int]) -> None:
+    app = make_app(concurrency=100, ordering="key")
+
+    @app.incoming("orders")
+    async def handler(payload: bytes) -> None:
+        await asyncio.sleep(0.002)
+
+    broker = make_broker(100)
+    for number in range(100 * 200):
+        broker.produce("orders", b"", key=b"%d" % number, partition=number % 100)
+    async with running(app, broker=broker) as test:
+        await test.settled(timeout=60)
+    assert sum(chunks) / len(chunks) > 15  # 7 where each of the busy workers is to have a partition
+
+
 @pytest.mark.parametrize("order", ORDERS, ids=str)
 @in_virtual_time
 async def test_partitions_whose_records_came_first_leave_room_for_those_of_all_workers(order: dict[str, Any]) -> None:
@@ -176,6 +192,58 @@ async def test_a_thousand_partitions_that_fill_the_window_are_not_looked_at_for_
 
 
 @pytest.mark.parametrize(
+    ("partitions", "concurrency", "wait_s"), [(500, 8, 0.001), (500, 20, 0.005), (200, 20, 0.001), (150, 20, 0.001)]
+)
+@in_virtual_time
+async def test_no_poll_is_made_for_the_little_that_a_few_partitions_may_bring(
+    partitions: int, concurrency: int, wait_s: float, looks: list[float]
+) -> None:
+    app, calls = make_app(concurrency=concurrency), 0
+
+    @app.incoming("orders")
+    async def handler(payload: bytes) -> None:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(wait_s)
+
+    broker = make_broker(partitions)
+    for number in range(int(2 * concurrency / wait_s)):
+        broker.produce("orders", b"", partition=number % partitions)
+    async with running(app, broker=broker):
+        await until(lambda: calls > 5 * concurrency)
+        before, seen = calls, len(looks)
+        await asyncio.sleep(0.4)
+        assert calls - before >= 0.99 * concurrency * 0.4 / wait_s
+        assert len(looks) - seen < 60  # 200 to 700 where pieces and equal shares leave a third of the window
+
+
+@pytest.mark.parametrize(
+    ("partitions", "concurrency", "wait_s", "each"), [(1000, 100, 0.005, 3), (500, 8, 0.005, 2), (100, 20, 0.001, 8)]
+)
+@in_virtual_time
+async def test_where_no_more_comes_the_end_of_a_record_is_no_reason_to_poll(
+    partitions: int, concurrency: int, wait_s: float, each: int, looks: list[float]
+) -> None:
+    app, calls = make_app(concurrency=concurrency), 0
+
+    @app.incoming("orders")
+    async def handler(payload: bytes) -> None:
+        nonlocal calls
+        calls += 1
+        await asyncio.sleep(wait_s)
+
+    broker = make_broker(partitions)
+    async with running(app, broker=broker) as test:
+        await test.settled()
+        for number in range(partitions * each):
+            broker.produce("orders", b"", partition=number % partitions)
+        seen, began = len(looks), now()
+        await test.settled(timeout=60)
+        assert calls == partitions * each
+        assert len(looks) - seen < 10 + 60 * (now() - began)  # 300 to 1,200 a second where it is one
+
+
+@pytest.mark.parametrize(
     ("partitions", "concurrency", "more", "wait_s", "least"),
     [
         (100, 1000, {"ordering": "unordered"}, 0.01, 0.98),
@@ -184,6 +252,8 @@ async def test_a_thousand_partitions_that_fill_the_window_are_not_looked_at_for_
         (100, 100, {}, 0.002, 0.99),  # 0.61
         (1000, 100, {}, 0.002, 0.99),  # 0.64
         (100, 20, {"max_in_flight": 100}, 0.001, 0.99),  # 0.71
+        (50, 20, {"max_in_flight": 30}, 0.001, 0.99),  # 0.4
+        (1000, 1000, {}, 0.01, 0.99),  # 0.23
         (20, 20, {}, 0.0005, 0.95),  # 0.83 where lanes count as work that others are on the way to
         (200, 100, {"consumers": 4}, 0.002, 0.99),
         (100, 1, {"max_in_flight": 10}, 0.0005, 0.98),  # an eighth where what is settled does not wake the poll
