@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from benchmarks import machine
-from benchmarks.runs import ROOT
+from benchmarks.machine import ROOT
 
 STAGES = {
     "the interpreter": "sys",
@@ -25,19 +25,13 @@ STAGES = {
 """What is imported one after the other, and the modules."""
 
 
-def _environment(**more: str) -> dict[str, str]:
-    """As installed packages are run: from bytecode that is there."""
-    given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    return {**given, "PYTHONPYCACHEPREFIX": str(ROOT / ".cache" / "bytecode"), **more}
-
-
 def imported() -> dict[str, float]:
     """Stage -> MB of resident memory that its imports add, in one new process."""
     look = "print(open('/proc/self/statm').read().split()[1])"
     code = "\n".join(f"import {modules}\n{look}" for modules in STAGES.values())
     for _ in range(2):  # the first time it compiles what has changed, which takes memory of its own
         command = [sys.executable, "-c", code]
-        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=_environment())
+        done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=machine.environment())
     reached = [int(pages) * os.sysconf("SC_PAGE_SIZE") / 1e6 for pages in done.stdout.split()]
     return {name: now - before for name, now, before in zip(STAGES, reached, [0.0, *reached], strict=False)}
 

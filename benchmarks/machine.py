@@ -10,6 +10,8 @@ from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
+
 QUIET = 0.5
 """A load below this leaves the figures alone."""
 
@@ -50,6 +52,12 @@ class Pace:
         took = self._loop()
         self._best = min(self._best, took)
         return took > SLOWED * self._best
+
+
+def environment() -> dict[str, str]:
+    """As installed packages are run: from bytecode that is there, whatever ours is told of writing it."""
+    given = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    return {**given, "PYTHONPYCACHEPREFIX": str(ROOT / ".cache" / "bytecode")}
 
 
 def load() -> float:

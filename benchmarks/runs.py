@@ -8,16 +8,15 @@ import subprocess
 import time
 import uuid
 from collections.abc import Sequence
-from pathlib import Path
 
-from benchmarks import topic
+from benchmarks import machine, topic
 from benchmarks.contenders.meter import Result
 from benchmarks.figures import Figures, medians
 from benchmarks.gauges.plan import Gauge
+from benchmarks.machine import ROOT
 from benchmarks.place import Place
 from benchmarks.plan import WAIT_S, Contender
 
-ROOT = Path(__file__).resolve().parent.parent
 RUN_TIMEOUT_S = 120.0
 
 Row = Contender | Gauge
@@ -77,7 +76,15 @@ def _contender(contender: Contender, place: Place, python: str) -> Figures:
 
 def _last_line(command: Sequence[str]) -> str:
     try:
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=RUN_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command,
+            cwd=ROOT,
+            env=machine.environment(),
+            capture_output=True,
+            text=True,
+            timeout=RUN_TIMEOUT_S,
+            check=False,
+        )
     except subprocess.TimeoutExpired as error:
         raise RunFailedError(f"not done after {RUN_TIMEOUT_S:g} s: {_tail(error.stderr)}") from error
     if done.returncode or not done.stdout.strip():

@@ -10,7 +10,7 @@ import sys
 import fastavro
 import pytest
 
-from benchmarks import at_rest, orders, plan
+from benchmarks import at_rest, orders, plan, runs
 from benchmarks.contenders import ours_formats
 from benchmarks.growth.model import Quantity, fitted, row
 from benchmarks.memory import peak_mb
@@ -160,6 +160,11 @@ def test_every_type_that_is_measured_reads_an_order(kind: type) -> None:
 def test_who_decodes_reads_a_topic_of_orders() -> None:
     for one in plan.CONTENDERS:
         assert one.values == (one.series if one.series in ("JSON", "Avro") else "plain")
+
+
+def test_a_run_starts_from_bytecode_as_an_installed_package_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert runs._last_line([sys.executable, "-c", "import sys; print(sys.dont_write_bytecode)"]) == "False"
 
 
 def test_each_stage_of_a_start_can_be_imported_and_together_they_are_most_of_the_memory() -> None:
