@@ -184,9 +184,9 @@ def turn(
         piece = max(1, min(piece, to_share // (2 * spread)))
         more = {partition: min(piece, (2 * shared - count + 1) // 3) for partition, count in held.items()}
     else:
-        # By larger pieces those that come first would have all of the window, and most workers nothing. As many as for
-        # the busy workers, not for all: of 1,000 one runs all fast handlers, and would get crumbs. What a partition
-        # holds otherwise (records that are handled, retried, not acked, not stored) keeps none back.
+        # By larger pieces those that come first would have all of the window, and most workers nothing. Idle workers do
+        # not count: fast handlers are all run by one of 1,000 workers, which would get crumbs. What a partition holds
+        # otherwise (records that are handled, retried, not acked, not stored) keeps none back.
         equal = (kept == partitions) + to_share // max(spread, sum(1 for count in waiting.values() if count))
         piece = max(2, min(most_waiting, max(min(piece, to_share // (2 * spread)), equal)))
         more = {

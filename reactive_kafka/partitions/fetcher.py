@@ -67,8 +67,9 @@ class Fetcher:
             asked = self._at_once(room, stopped)
         left_out = [one for name in asked.left_out if (one := self._read(name)) is not None]
         # A partition is asked for again when an eighth of its share is free, or nothing waits in its lane. While it is
-        # left out its lane has a low-water mark, and the worker that gets there wakes the poll. Without the mark the
-        # poll would sleep while workers run dry; with a wake for each record it would run all the time.
+        # left out its lane has a low-water mark, and the worker that gets there wakes the poll, if it is time to look
+        # again. Without the mark the poll would sleep while workers run dry; with a wake for each record it would run
+        # all the time.
         for lane in [one.lane for one in left_out if one.lane is not None]:
             low = min(lane.waiting // 2, self._settings.concurrency)
             lane.low_water = lane.waiting if self._workers.takes_batches else low
