@@ -29,13 +29,14 @@ class DelayedRecords:
 
     def hold(self, lane: Lane, records: Sequence[RawRecord], first: int, now: float, delay_ms: int) -> None:
         """Keep each record until it is due; one of a range that was planned before had been due by then."""
-        tracker, wall_ms = lane.tracker, self._parts.clock.wall() * 1000
+        # Both clocks at once: what a poll did before would be taken off the delay, if *now* were when it ended.
+        tracker, wall_ms, looked_at = lane.tracker, self._parts.clock.wall() * 1000, self._parts.clock.monotonic()
         tracker.in_order = False
         for index, record in enumerate(records, first):
             if holding(tracker.plans, record.offset) is not None:
                 self._parts.lanes.add(lane, self._parts.workers.keep(tracker.partition, [record]), index, now)
             else:
-                due = now + due_in_s(record.timestamp, delay_ms, wall_ms)
+                due = looked_at + due_in_s(record.timestamp, delay_ms, wall_ms)
                 lane.delayed.hold(record, index, due, in_order=self._parts.workers.works_elsewhere)
         self.release_due(now)
         self.changed.set()

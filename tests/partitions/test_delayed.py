@@ -1,0 +1,27 @@
+"""Records of retry topics begin when their delay has passed, whatever a poll had to do before they were looked at."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.delivery.lanes import Lanes
+from reactive_kafka.delivery.workers import Workers
+from reactive_kafka.partitions.delayed import DelayedRecords
+from reactive_kafka.records import TopicPartition
+from reactive_kafka.testing import FakeClock
+
+
+def test_a_record_is_due_by_when_it_is_looked_at_and_not_by_when_its_poll_ended() -> None:
+    clock, lanes = FakeClock(monotonic=100.0), Lanes(shared=False)
+    parts: Any = SimpleNamespace(clock=clock, lanes=lanes, workers=Workers())
+    record: Any = SimpleNamespace(offset=0, timestamp=round(clock.wall() * 1000))
+    lane = lanes.new(OffsetTracker(TopicPartition("orders_400", 0), 0))
+    first, polled_at = lane.tracker.deliver([0], 1), clock.monotonic()
+    clock.advance(0.005)  # other partitions' records came first
+    table: Any = ()
+    DelayedRecords(parts, table, {}, lambda: None).hold(lane, [record], first, polled_at, 400)
+    assert lane.next_due == pytest.approx(100.4)
