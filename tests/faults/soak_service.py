@@ -3,7 +3,8 @@
 ``python -m tests.faults.soak_service CONFIG HISTORY [--seed N]``
 
 What the handler does with a record is in its payload: ``"do": "work"`` sleeps for some milliseconds, ``"slow"`` for
-longer, ``"fail"`` raises, and is a dead letter then. Every second it also writes down how many tasks there are.
+longer, ``"fail"`` raises, and is a dead letter then. The service also writes down how many tasks there are, each
+second, also while there is no record to handle.
 
 ``SOAK_BUGS=ahead,lose,leak`` plants mistakes, which the judge must find: the handler leaves the work of some records to
 a task and returns, returns without the work of others, and each record leaves a task and some memory behind, every
@@ -18,7 +19,6 @@ import ctypes
 import os
 import random
 import signal
-import time
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ from tests.faults.history import History, Partition
 BUGS = "SOAK_BUGS"
 SLOW_S = 0.5
 LONGEST_S = 0.004
-TASKS_EVERY_S = 1.0
+TASKS_EVERY = "1s"
 AHEAD_S = 1.5  # longer than a commit takes
 EVERY = {"ahead": 20, "lose": 50, "leak": 5}
 
@@ -44,12 +44,10 @@ class Service:
         self._history = history
         self._latencies = random.Random(seed)
         self._bugs = bugs
-        self._next_look = 0.0
         self._kept: list[Any] = []
 
     async def handle(self, message: Message[dict[str, Any]]) -> None:
         """Do what the record asks for."""
-        self._look()
         self._leak(message.offset)
         self._history.begin(*_name(message))
         if self._is_hit("lose", message.offset):
@@ -85,11 +83,6 @@ class Service:
             if self._is_hit("leak", offset):
                 self._kept.append(os.open("/dev/null", os.O_RDONLY))
 
-    def _look(self) -> None:
-        if time.monotonic() >= self._next_look:
-            self._next_look = time.monotonic() + TASKS_EVERY_S
-            self._history.note("tasks", count=len(asyncio.all_tasks()))
-
 
 def _name(message: Message[dict[str, Any]]) -> tuple[Partition, int, str]:
     return (message.topic, message.partition), message.offset, message.payload["id"]
@@ -114,6 +107,10 @@ def run(config: Path, history_path: Path, seed: int) -> None:
     @app.incoming("orders")
     async def handle(message: Message[dict[str, Any]]) -> None:
         await service.handle(message)
+
+    @app.every(TASKS_EVERY)
+    async def look() -> None:
+        history.note("tasks", count=len(asyncio.all_tasks()))
 
     app.run()
     history.note("stop")

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.faults.checker import Commit, report
+from tests.faults.driver import until
 from tests.faults.slopes import GROWTHS, Growth
-from tests.faults.soak import Plan, play
+from tests.faults.soak import SESSION_S, Plan, play
+from tests.faults.soak_ground import staged
 from tests.faults.soak_service import BUGS
 from tests.faults.wire import ProxiedCluster
 
@@ -39,6 +41,16 @@ async def test_a_minute_of_the_soak_breaks_no_promise(cluster: ProxiedCluster, t
     assert outcome.asked > 100
     assert sum(isinstance(entry, Commit) for entry in outcome.verdict.group) > 100
     assert summary["rebalances"] > len(("three members join", "a kill", "a frozen member"))
+
+
+async def test_a_service_tells_its_tasks_also_while_there_is_nothing_to_handle(
+    cluster: ProxiedCluster, tmp_path: Path
+) -> None:
+    """Else one that waits for a dead member's session shows too little of a short window."""
+    async with staged(cluster.past_the_proxies, tmp_path, SESSION_S, len(cluster.nodes)) as ground:
+        life = ground.member("idle", ground.bootstrap).start()
+        await life.ready(60)
+        await until(lambda: sum(event.kind == "tasks" for event in life.events) > 1, 10, "it tells them each second")
 
 
 async def test_a_service_that_commits_ahead_loses_and_leaks_is_condemned(

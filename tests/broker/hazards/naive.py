@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import aiokafka
+from aiokafka.errors import KafkaError
 
 from reactive_kafka.broker.aiokafka.closing import cancel, finish
 from reactive_kafka.records import TopicPartition
@@ -28,6 +30,23 @@ async def consuming(
         yield consumer
     finally:
         await end(consumer)
+
+
+@asynccontextmanager
+async def polling(consumer: aiokafka.AIOKafkaConsumer) -> AsyncIterator[None]:
+    """Poll in the background, again after each error: a client that has one to tell waits until it is polled."""
+    task = asyncio.create_task(_poll(consumer), name="polling")
+    try:
+        yield
+        assert not task.done(), task.result()
+    finally:
+        await cancel([task])
+
+
+async def _poll(consumer: aiokafka.AIOKafkaConsumer) -> None:
+    while True:
+        with suppress(KafkaError):
+            await consumer.getmany(timeout_ms=100)
 
 
 async def end(consumer: aiokafka.AIOKafkaConsumer) -> None:

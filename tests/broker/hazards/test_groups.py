@@ -18,7 +18,7 @@ from reactive_kafka.observe.events import LoopBlocked
 from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, ends_within, until
-from tests.broker.hazards.naive import consuming
+from tests.broker.hazards.naive import consuming, polling
 from tests.broker.members import Member, fill, joined
 from tests.broker.test_kafka import KafkaTestCluster
 
@@ -224,9 +224,13 @@ async def test_h16_naive_consumers_of_one_static_name_throw_each_other_out_for_e
 ) -> None:
     topic = await cluster.create_topic(2)
     one, two = Diary(), Diary()
-    async with consuming(cluster.bootstrap_servers, topic, listener=one, group_id=group, **STATIC):
+    async with consuming(cluster.bootstrap_servers, topic, listener=one, group_id=group, **STATIC) as first:
         await until(lambda: one.assigned == [2], "it has its partitions")
-        async with consuming(cluster.bootstrap_servers, topic, listener=two, group_id=group, **STATIC):
+        async with (
+            consuming(cluster.bootstrap_servers, topic, listener=two, group_id=group, **STATIC) as second,
+            polling(first),
+            polling(second),
+        ):
             await until(lambda: min(len(one.assigned), len(two.assigned)) > 3, "each has had to join again and again")
             assert {*one.assigned, *two.assigned} == {2}  # each time, each was given everything
 
