@@ -146,6 +146,14 @@ class Life:
         os.kill(self._process.pid, number)
         return t
 
+    def freezes_at_work(self) -> bool:
+        """Freeze it in the middle of a record. False, and it goes on, if it is not: what was read before is past."""
+        self.send(signal.SIGSTOP)
+        if not self.in_flight:
+            self.send(signal.SIGCONT)
+            return False
+        return True
+
     async def exited(self, deadline_s: float) -> int:
         """Its exit code, once it has ended by itself or by a signal sent before."""
         await until(lambda: self.exit_code is not None, deadline_s, f"{self.name} exits: {self.tail()}")

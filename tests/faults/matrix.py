@@ -36,15 +36,6 @@ def rate(strategies: Mapping[str, Strategy]) -> float:
     return PER_CHANNEL * len(strategies)
 
 
-def is_frozen_at_work(life: Life) -> bool:
-    """Freeze a process in the middle of a record. False, and it goes on, if it is not: what was read before is past."""
-    life.send(signal.SIGSTOP)
-    if not life.in_flight:
-        life.send(signal.SIGCONT)
-        return False
-    return True
-
-
 async def killed(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, Strategy] = STRATEGIES) -> Rows:
     """kill -9 of the only member, and another start."""
     async with staged(cluster.bootstrap_servers, folder, strategies) as stage:
@@ -53,7 +44,7 @@ async def killed(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, S
             first = service.start()
             await ready(first)
             await stage.busy()
-            await until(lambda: is_frozen_at_work(first), 10, "handlers are at work")
+            await until(first.freezes_at_work, 10, "handlers are at work")
             stage.fault_at = first.send(signal.SIGKILL)
             assert await first.exited(5) == -signal.SIGKILL
             assert first.in_flight, "the kill hit nobody"
@@ -73,7 +64,7 @@ async def stopped(cluster: KafkaCluster, folder: Path, strategies: Mapping[str, 
             first = service.start()
             await ready(first)
             await stage.busy()
-            await until(lambda: is_frozen_at_work(first), 10, "handlers are at work")
+            await until(first.freezes_at_work, 10, "handlers are at work")
             stage.fault_at = first.send(signal.SIGTERM)
             first.send(signal.SIGCONT)
             assert await first.exited(15) == 0, first.tail()
