@@ -20,7 +20,7 @@ WINDOW = 100
 """Ticks of which the worst is reported: ten seconds."""
 WARNED_S = 1.0
 """A longer lag is an event: heartbeats wait as well, and a session times out after 45 s by default."""
-LOOKS_PER_WARNING = 8
+LOOKS_PER_WARNING = 4
 """How often the loop is looked at, from outside, in the time after which it is said to be blocked."""
 FRAMES_NAMED = 4  # at each end of a stack
 
