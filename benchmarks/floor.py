@@ -1,7 +1,8 @@
 """What Python itself costs: ``python -m benchmarks.floor`` times single operations on each Python that it finds.
 
 With how often our loop does each of them for a record (``Dispatcher._run`` in order, and the reader before it) they add
-up to a floor, and the loop itself is timed beside it. ``--json`` prints the figures of the one Python that runs it.
+up to a floor, and the loop itself is timed beside it. A second table has what decoding JSON takes. ``--json`` prints
+the figures of the one Python that runs it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from benchmarks import decoding
 
 ROOT = Path(__file__).resolve().parent.parent
 OLDEST = (3, 11)
@@ -189,7 +192,7 @@ def measured() -> dict[str, Any]:
     figures = asyncio.run(_operations())
     if (record := parsed()) is not None:
         figures[PARSE] = round(record, 1)
-    return {"python": name(), "ns": {**figures, **loops()}}
+    return {"python": name(), "ns": {**figures, **loops()}, "decoding": decoding.taken()}
 
 
 def name() -> str:
@@ -285,7 +288,8 @@ def main() -> None:
     if parser.parse_args().json:
         print(json.dumps(measured()))
     else:
-        print(table(everywhere()))
+        found = everywhere()
+        print(table(found), decoding.table(found), sep="\n\n")
 
 
 if __name__ == "__main__":

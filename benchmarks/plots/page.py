@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
-from benchmarks import floor
+from benchmarks import decoding, floor
 from benchmarks.plan import FEW_PARTITIONS, WAIT_S
 from benchmarks.plots.figures import Figures
 from benchmarks.plots.pictures import ratio, stacks_of
@@ -142,6 +142,11 @@ def python_floor(figures: Figures) -> str:
     return floor.table(figures.pythons)
 
 
+def decoders(figures: Figures) -> str:
+    """A row a decoder."""
+    return decoding.table(figures.pythons)
+
+
 def spread(figures: Figures) -> str:
     """How far the runs of one point lie apart."""
     every = [max(one.values("rate")) / min(one.values("rate")) - 1 for one in figures.points if len(one.runs) > 1]
@@ -167,6 +172,7 @@ BLOCKS: Mapping[str, tuple[str, Writer]] = {
     "tuning": ("tuning", tuning),
     "tuning-latency": ("tuning-latency", tuning_latency),
     "floor": ("floor", python_floor),
+    "decoders": ("floor", decoders),
 }
 """marker -> the series that it is about, and what stands there."""
 

@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from benchmarks import floor
+from benchmarks import decoding, floor
+from benchmarks.orders import as_json
 
 
 def test_each_operation_can_be_timed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -31,3 +32,24 @@ def test_the_table_of_the_floor_has_a_row_an_operation_and_leaves_out_what_was_n
     assert len(lines) == 2 + len(floor.NAMES) + 6
     assert f"| {floor.PARSE} | - | 1 | 1 |" in lines
     assert any(line.startswith("| the sum's share of it | 44%") for line in lines), lines
+
+
+def test_each_decoder_can_be_timed_and_ours_reads_what_the_library_does(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(decoding, "RUNS", 1)
+    read = decoding.decoders()
+    assert read.keys() == set(decoding.NAMES)
+    order = as_json(7)
+    for kind in decoding.KINDS:
+        alone, ours = (read[text.format(kind)](order) for text in (decoding.LIBRARY, decoding.OURS))
+        assert ours == alone
+        assert (ours["id"] if isinstance(ours, dict) else ours.id) == 7
+    taken = decoding.taken()
+    assert taken.keys() == read.keys()
+    assert min(taken.values()) > 0
+
+
+def test_the_table_of_decoders_leaves_out_a_python_without_the_packages() -> None:
+    with_them = {"python": "3.11, plain", "decoding": dict.fromkeys(decoding.NAMES, 250.4)}
+    lines = decoding.table([with_them, {"python": "3.12, plain", "decoding": {}}, {"python": "3.13"}]).splitlines()
+    assert lines[:2] == ["| ns an order | 3.11, plain |", "|---|---:|"]
+    assert lines[2:] == [f"| {name} | 250 |" for name in decoding.NAMES]
