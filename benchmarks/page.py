@@ -50,8 +50,9 @@ def results(measured: Sequence[Measured], under: Circumstances) -> str:
         "# Measured",
         "",
         f"`make bench` on {time.strftime('%Y-%m-%d', time.gmtime())}, {_rounds(measured[0])}, rows in turns, "
-        "every other round backwards. Ratios carry over to machines with a Python of the same kind, absolute figures "
-        "do not.",
+        "every other round backwards. Ratios carry over to machines with a Python and a processor of the same kind, "
+        "absolute figures do not: [an older tree on an AMD EPYC](results_epyc.md), where the raw client is slower by "
+        "more than we are.",
         "",
         *(f"- {line}" for line in machine.describe(python=None)),
         f"- Load of the machine in the minute before: {under.load:.1f}. Each row waits until a loop takes less "
@@ -124,8 +125,8 @@ def in_readme(measured: Sequence[Measured], under: Circumstances, readme: str) -
         f"aiokafka {version('aiokafka')}, {under.broker}, {under.records:,} records of {topic.VALUE_BYTES} bytes. All "
         "contenders deliver at least once; ours runs with metrics, poison watch and health on. Throughputs are the "
         f"best of {_rounds(one)}, other figures medians. Ratios carry over to machines "
-        "with a Python of the same kind, absolute figures do not "
-        "([other Pythons, and all results](benchmarks/results.md))."
+        "with a Python and a processor of the same kind, absolute figures do not ([other Pythons, and all "
+        "results](benchmarks/results.md), and [on an AMD EPYC](benchmarks/results_epyc.md))."
     )
     lines = [head, "", *(line for table in report.tables(one, IN_README) for line in (table, ""))]
     before, rest = readme.split(MARKS[0])
