@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 import aiokafka
@@ -33,20 +33,26 @@ async def consuming(
 
 
 @asynccontextmanager
-async def polling(consumer: aiokafka.AIOKafkaConsumer) -> AsyncIterator[None]:
-    """Poll in the background, again after each error: a client that has one to tell waits until it is polled."""
-    task = asyncio.create_task(_poll(consumer), name="polling")
+async def polling(consumer: aiokafka.AIOKafkaConsumer) -> AsyncIterator[list[KafkaError]]:
+    """Poll in the background, again after each error: a client that has one to tell waits until it is polled.
+
+    The errors are listed.
+    """
+    errors: list[KafkaError] = []
+    task = asyncio.create_task(_poll(consumer, errors), name="polling")
     try:
-        yield
+        yield errors
         assert not task.done(), task.result()
     finally:
         await cancel([task])
 
 
-async def _poll(consumer: aiokafka.AIOKafkaConsumer) -> None:
+async def _poll(consumer: aiokafka.AIOKafkaConsumer, errors: list[KafkaError]) -> None:
     while True:
-        with suppress(KafkaError):
+        try:
             await consumer.getmany(timeout_ms=100)
+        except KafkaError as error:
+            errors.append(error)
 
 
 async def end(consumer: aiokafka.AIOKafkaConsumer) -> None:
