@@ -51,8 +51,7 @@ def results(measured: Sequence[Measured], under: Circumstances) -> str:
         "",
         f"`make bench` on {time.strftime('%Y-%m-%d', time.gmtime())}, {_rounds(measured[0])}, rows in turns, "
         "every other round backwards. Ratios carry over to machines with a Python and a processor of the same kind, "
-        "absolute figures do not: [an older tree on an AMD EPYC](results_epyc.md), where the raw client is slower by "
-        "more than we are.",
+        "absolute figures do not: there is a page of [an older tree on an AMD EPYC](results_epyc.md).",
         "",
         *(f"- {line}" for line in machine.describe(python=None)),
         f"- Load of the machine in the minute before: {under.load:.1f}. Each row waits until a loop takes less "

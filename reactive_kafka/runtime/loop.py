@@ -21,7 +21,8 @@ WINDOW = 100
 WARNED_S = 1.0
 """A longer lag is an event: heartbeats wait as well, and a session times out after 45 s by default."""
 LOOKS_PER_WARNING = 4
-"""How often the loop is looked at, from outside, in the time after which it is said to be blocked."""
+"""How often the loop is looked at, from outside, in the time after which it is said to be blocked. Each look of an idle
+process wakes it up."""
 FRAMES_NAMED = 4  # at each end of a stack
 
 

@@ -37,8 +37,8 @@ SESSION_S = 3.0
 MEMBERS = 3
 ENDS_S = 20.0  # a killed process is gone by then
 AT_ONCE = 0.2  # share of the kills that do not wait until the group works again
-AT_WORK = 3  # each so many-th kill waits for a record in flight: handlers take 2 ms, so that others seldom hit one
-AT_WORK_S = 5.0
+AT_WORK = 3  # each third kill waits for a record in flight: handlers take 2 ms, so that the others seldom hit one
+AT_WORK_S = 5.0  # and not longer: a member may have no partitions just then
 WORKS_S = 60.0
 SHOWN_EVERY = 50
 
@@ -146,7 +146,7 @@ async def _kill_one(ground: Ground, draw: random.Random, kills: Counter[str]) ->
     member = draw.choice(ground.members)
     life = member.life
     if not sum(kills.values()) % AT_WORK:
-        with suppress(AssertionError):  # it has no partitions just now
+        with suppress(AssertionError):
             await until(life.freezes_at_work, AT_WORK_S, "it is at work")
     killed_at = life.send(signal.SIGKILL)
     # It works on until it is gone, which takes some milliseconds where the machine is busy. Its sockets are open until

@@ -34,10 +34,7 @@ async def consuming(
 
 @asynccontextmanager
 async def polling(consumer: aiokafka.AIOKafkaConsumer) -> AsyncIterator[list[KafkaError]]:
-    """Poll in the background, again after each error: a client that has one to tell waits until it is polled.
-
-    The errors are listed.
-    """
+    """Poll in the background, and list the errors: a client that has one to tell does nothing until it is polled."""
     errors: list[KafkaError] = []
     task = asyncio.create_task(_poll(consumer, errors), name="polling")
     try:
