@@ -13,7 +13,6 @@ PYTEST_ARGS ?=
 BENCH_PYTHONS ?=
 export BENCH_PYTHONS
 BENCH_ARGS ?=
-HOUSE_ARGS ?=
 FAULTS_ARGS ?=
 
 # Read by the demo itself; set on the command line or in the environment: make demo DEMO_SECONDS=60
@@ -34,7 +33,7 @@ HOURS ?= 1
 KILLS ?= 1000
 FAST := not kafka and not prometheus and not postgres and not redis and not spark and not long_faults
 
-.PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types house bench bench-check bench-growth bench-micro bench-peers bench-plots bench-spark constraints audit clean
+.PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-spark constraints audit clean
 
 help: ## List the commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -99,9 +98,6 @@ format: setup ## Rewrite the code in the project's format
 types: setup ## Check types with mypy, strict
 	@$(BIN)/mypy
 	@$(BIN)/mypy benchmarks examples/demo examples/payments/payments $(wildcard tests/typing)
-
-house: setup ## Measure the structure of the code against its goals (HOUSE_ARGS='--list private' prints the places)
-	@$(BIN)/python -m tests.house $(HOUSE_ARGS)
 
 bench: setup $(TOOLS_VENV)/.ready ## Measure us beside our peers on a real Kafka, on each Python (BENCH_PYTHONS="python3.12 ...", BENCH_ARGS=...)
 	@pythons="$$(scripts/bench-pythons.sh $(TOOLS_VENV)/bin/uv)"; $(BIN)/python -m benchmarks --python $$pythons $(BENCH_ARGS)
