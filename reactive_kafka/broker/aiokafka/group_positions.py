@@ -9,6 +9,7 @@ from typing import Any
 import aiokafka.errors as kafka_errors
 from aiokafka.client import ConnectionGroup
 
+from reactive_kafka.broker.aiokafka.error_classes import class_for, is_retriable
 from reactive_kafka.broker.aiokafka.membership import Assignment
 from reactive_kafka.broker.aiokafka.offset_requests import (
     NO_LEADER_EPOCH,
@@ -32,12 +33,9 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.records import Committed, TopicPartition
 
-UNSTABLE_OFFSET_COMMIT = 88  # brokers before 4.0: a commit of this partition is still being stored, ask again
+UNSTABLE_OFFSET_COMMIT = 88
+"""A position is part of a transaction that is open; before Kafka 4.0 also: a commit of it is still being stored."""
 RETRY_S = 0.1  # between two questions, while the coordinator is being found or still loads
-
-
-class UnstableOffsetsError(kafka_errors.GroupLoadInProgressError):  # type: ignore[misc]
-    """A position is still being stored, or is part of a transaction that is open. aiokafka does not know the code."""
 
 
 def error_of(answer: Any) -> Any:
@@ -51,10 +49,8 @@ def error_of(answer: Any) -> Any:
     topics = getattr(answer, "topics", None) or ()
     of_groups = (group[0] for group in getattr(answer, "groups", ()))
     for code in (*of_groups, of_the_whole, *(row[_error_at(answer)] for _, rows, *_ in topics for row in rows)):
-        if code == UNSTABLE_OFFSET_COMMIT:
-            return UnstableOffsetsError
         if code:
-            return kafka_errors.for_code(code)
+            return class_for(code)
     return None
 
 
@@ -188,7 +184,7 @@ async def _ask(coordinator: Any, partitions: Collection[TopicPartition]) -> dict
                 coordinator.coordinator_dead()
             raise error()
         except kafka_errors.KafkaError as error:
-            if not error.retriable:
+            if not is_retriable(error):
                 raise
             await asyncio.sleep(RETRY_S)
     return {}
@@ -202,7 +198,7 @@ def _coordinator(consumer: Assignment, group_id: str | None) -> Any:
 
 def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
     errors = [
-        (TopicPartition(topic, partition), kafka_errors.for_code(code))
+        (TopicPartition(topic, partition), class_for(code))
         for topic, partitions, *_ in response.topics
         for partition, code, *_ in partitions
         if code != 0

@@ -184,7 +184,9 @@ class AiokafkaProducer(ReplaceableClient):
         if answer.done():
             return  # late: the answer was given at the deadline, or nobody waits for it
         if error is not None:
-            ours = translate(error)
+            # Wrapped in another error it is no answer to the records, but to what a transaction has to ask before.
+            is_answer = isinstance(error, kafka_errors.BrokerResponseError)
+            ours = translate(error, is_write=is_answer)
             ours.__cause__ = error
             answer.set_exception(ours)
             return
