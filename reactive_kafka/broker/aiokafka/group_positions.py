@@ -29,12 +29,15 @@ from reactive_kafka.errors import (
     MetadataTooLargeError,
     NotOwnerError,
     OutcomeUnknownError,
+    PositionsRefusedError,
     TransientBrokerError,
 )
 from reactive_kafka.records import Committed, TopicPartition
 
 UNSTABLE_OFFSET_COMMIT = 88
 """A position is part of a transaction that is open; before Kafka 4.0 also: a commit of it is still being stored."""
+OF_TOPICS = frozenset({3, 29, 100})
+"""Error codes that are about a topic: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID."""
 RETRY_S = 0.1  # between two questions, while the coordinator is being found or still loads
 
 
@@ -81,17 +84,22 @@ async def commit(
     member = NO_MEMBER if consumer.is_static else (coordinator.member_id, generation)
     consumer.check_owner(offsets, generation)
     has_begun = False
+    refused: dict[TopicPartition, BrokerError] = {}
     for part in parts_of(coordinator.group_id, offsets):
         try:
             await _turn(coordinator, "commit")
             consumer.check_owner(part, generation)  # again: what was awaited took its time
             response = await _answer(coordinator, commit_request(coordinator.group_id, member, part), "commit")
             _raise_errors(coordinator, response, is_member=member != NO_MEMBER)
+        except PositionsRefusedError as error:
+            refused.update(error.refused)
         except BrokerError as error:
             if not has_begun:
                 raise
             raise OutcomeUnknownError(f"a part of the positions was stored, and then: {error}") from error
         has_begun = True
+    if refused:
+        raise PositionsRefusedError(refused)
 
 
 async def commit_in(
@@ -109,13 +117,19 @@ async def commit_in(
     member = (-1, "", None) if consumer.is_static else (generation, coordinator.member_id, _instance(coordinator))
     transactional_id, producer_id, epoch = transaction
     producer = (transactional_id, coordinator.group_id, producer_id, epoch)
+    refused: dict[TopicPartition, BrokerError] = {}
     for part in parts_of(coordinator.group_id, offsets):
         topics: dict[str, list[tuple[int, int, int, str, dict[int, bytes]]]] = {}
         for (topic, number), position in part.items():
             topics.setdefault(topic, []).append((number, position.offset, NO_LEADER_EPOCH, position.metadata, {}))
         request = TxnOffsetCommit((*producer, *member, [(topic, rows, {}) for topic, rows in topics.items()], {}))
         response = await _answer(coordinator, request, "positions of a transaction")
-        _raise_errors(coordinator, response, is_member=not consumer.is_static)
+        try:
+            _raise_errors(coordinator, response, is_member=not consumer.is_static)
+        except PositionsRefusedError as error:
+            refused.update(error.refused)
+    if refused:
+        raise PositionsRefusedError(refused)
 
 
 def _instance(coordinator: Any) -> str | None:
@@ -197,12 +211,13 @@ def _coordinator(consumer: Assignment, group_id: str | None) -> Any:
 
 
 def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
-    errors = [
-        (TopicPartition(topic, partition), class_for(code))
+    """Raise what the answer to a commit says: of the whole request, or of single partitions."""
+    codes = [
+        (TopicPartition(topic, partition), code)
         for topic, partitions, *_ in response.topics
         for partition, code, *_ in partitions
-        if code != 0
     ]
+    errors = [(partition, class_for(code)) for partition, code in codes if code != 0]
     if not errors:
         return
     if any(issubclass(kind, COORDINATOR_MOVED) for _, kind in errors):
@@ -216,10 +231,22 @@ def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
         too_large = [partition for partition, one in errors if one is kind]
         what = f"commit of {partition}: its metadata is too long for the broker"
         raise MetadataTooLargeError(what, too_large) from kind()
+    # The coordinator answers what is wrong with a group or a member for each partition of the request. Where it has
+    # stored others, or the error is about a topic, the error is of the partition alone.
+    has_stored = len(errors) < len(codes)
+    is_of_group = any(issubclass(one, (*NOT_OWNER, *COORDINATOR_MOVED)) for _, one in errors)
+    if not is_of_group and (has_stored or all(one.errno in OF_TOPICS for _, one in errors)):
+        raise PositionsRefusedError({partition: _refusal(partition, one) for partition, one in errors}) from kind()
     error = translate(kind())
     # A coordinator that has been replaced says so also of what it has written, and its successor may have that.
     of_unknown = any(issubclass(one, COORDINATOR_MOVED) for _, one in errors) and not isinstance(error, NotOwnerError)
     raise (OutcomeUnknownError if of_unknown else type(error))(f"commit of {partition}: {error}") from kind()
+
+
+def _refusal(partition: TopicPartition, kind: type[kafka_errors.BrokerResponseError]) -> BrokerError:
+    if issubclass(kind, kafka_errors.OffsetMetadataTooLargeError):
+        return MetadataTooLargeError("its metadata is too long for the broker", [partition])
+    return translate(kind())
 
 
 def _urgency(error: tuple[TopicPartition, type[Exception]]) -> int:

@@ -85,7 +85,7 @@ class TopicIdQuestion(Request[MetadataRequest_v10]):  # type: ignore[misc]
         self._tells_rights = tells_rights
 
     def build(self, version: Any) -> Any:
-        topics = [(NO_ID, topic, {}) for topic in sorted(self.topics)]
+        topics: list[Any] = [(NO_ID, topic, {}) for topic in sorted(self.topics)]
         return version(topics, self._creates, False, self._tells_rights, {})
 
 
