@@ -198,6 +198,8 @@ class Consumer(Questions, Protocol):
             OutcomeUnknownError: Sent, not answered in time: it may have been stored.
             TransientBrokerError: Not stored; try later. Also where a static assignment's group has members.
             MetadataTooLargeError: Not stored where the metadata is too long; what else was sent is.
+            PositionsRefusedError: Not stored where it says so, with the reason of each partition (its topic does not
+                exist, or may not be read); what else was sent is.
             FatalBrokerError: No right to commit, or no group.
         """
 
@@ -206,8 +208,8 @@ class Consumer(Questions, Protocol):
     ) -> None:
         """Have positions take part in a transaction of a producer's, which has added the group: one attempt.
 
-        They are stored when it is committed. Raises as :meth:`commit` does. After any error but NotOwnerError and
-        MetadataTooLargeError the request may still be on its way.
+        They are stored when it is committed. Raises as :meth:`commit` does. After any error but NotOwnerError,
+        MetadataTooLargeError and PositionsRefusedError the request may still be on its way.
         """
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:

@@ -67,6 +67,7 @@ class ChannelConsumer:
             role.most_uncommitted, role.strategy, self.engine.ahead, self.committer.request,
             failing=lambda: self.committer.failing,
             stored_at=lambda: self.committer.stored_at,
+            refused=self.engine.refused_unstored,
             is_strict=settings.max_uncommitted is not None,
         )  # fmt: skip
         self.owned = OwnedPartitions(role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon)

@@ -11,12 +11,11 @@ import aiokafka.errors as kafka_errors
 from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
-from reactive_kafka.broker.aiokafka.asking import (
-    Questions,
-)
+from reactive_kafka.broker.aiokafka.asking import Questions
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, finish
 from reactive_kafka.broker.aiokafka.connecting import connect
-from reactive_kafka.broker.aiokafka.group_positions import UnstableOffsetsError, error_of, positions
+from reactive_kafka.broker.aiokafka.error_classes import class_for
+from reactive_kafka.broker.aiokafka.group_positions import UNSTABLE_OFFSET_COMMIT, error_of, positions
 from reactive_kafka.broker.aiokafka.offset_requests import NO_MEMBER, OffsetFetch, commit_request
 from reactive_kafka.broker.aiokafka.setup import (
     client_properties,
@@ -39,11 +38,8 @@ ASK_DEADLINE_S = 20.0  # a new cluster makes its topic of positions at the first
 RETRY_S = 0.2
 UNSTABLE_S = 1.0  # a plain commit is stored by then
 MOST_REPLICAS = 3
-ASK_AGAIN = (
-    kafka_errors.GroupCoordinatorNotAvailableError,
-    kafka_errors.NotCoordinatorForGroupError,
-    kafka_errors.GroupLoadInProgressError,
-)
+ASK_AGAIN = frozenset({14, 15, 16, UNSTABLE_OFFSET_COMMIT})
+"""Error codes of a coordinator that is still being found, or loads, or has not stored everything yet."""
 HAS_MEMBERS = (
     kafka_errors.UnknownMemberIdError,
     kafka_errors.IllegalGenerationError,
@@ -136,7 +132,7 @@ class AiokafkaInspector(Questions):
         answer = await within(ASK_DEADLINE_S, client.send(node, request), f"creating topic {topic!r}")
         for _, error_code, *said in answer.topic_errors:
             if error_code:
-                error = kafka_errors.for_code(error_code)(*[text for text in said if text])
+                error = class_for(error_code)(*[text for text in said if text])
                 if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
                     raise FatalBrokerError(f"{error}: the right CREATE on it is missing, or on the cluster") from error
                 raise translate(error) from error
@@ -153,8 +149,8 @@ class AiokafkaInspector(Questions):
                 error = error_of(answer)
                 if error is None:
                     return answer
-            if not issubclass(error, ASK_AGAIN):
+            if error.errno not in ASK_AGAIN:
                 raise error()
-            if error is UnstableOffsetsError and asyncio.get_running_loop().time() > unstable_until:
+            if error.errno == UNSTABLE_OFFSET_COMMIT and asyncio.get_running_loop().time() > unstable_until:
                 request.is_to_be_stable = False  # who only looks does not wait for the end of a transaction
             await asyncio.sleep(RETRY_S)

@@ -14,11 +14,13 @@ from aiokafka.protocol.admin import DescribeGroupsRequest
 
 from reactive_kafka.broker.aiokafka.asking import Questions
 from reactive_kafka.broker.aiokafka.closing import cancel
+from reactive_kafka.broker.aiokafka.error_classes import code_of
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, theirs, translate, within
 from reactive_kafka.broker.client import STATIC_GENERATION, RebalanceListener
 from reactive_kafka.errors import FencedError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 
+FENCED_INSTANCE_ID = 82
 _UUID_LENGTH = 36
 
 
@@ -126,7 +128,7 @@ class Assignment(Questions):
 class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """Passes rebalances on. aiokafka swallows what a listener raises, so it is kept and raised by the next poll.
 
-    Two clients with one ``group_instance_id`` throw each other out for ever (H16): aiokafka does not know the
+    Two clients with one ``group_instance_id`` throw each other out for ever (H16): aiokafka does nothing about the
     broker's word for it (FENCED_INSTANCE_ID), so the one that was thrown out joins again under the same name, which
     throws out the other, and both work on the same partitions meanwhile. Ours looks who goes by its name, and stays
     out.
@@ -216,8 +218,8 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         try:
             coordinator.check_errors()
         except kafka_errors.KafkaError as error:
-            # FENCED_INSTANCE_ID (82) came after aiokafka's list of errors, and reaches us as its UnknownError.
-            self._is_fenced = "UnknownError" in str(error) and await self._is_taken()
+            code = code_of(error)
+            self._is_fenced = code is not None and code.code == FENCED_INSTANCE_ID and await self._is_taken()
             if self._is_fenced:
                 raise FencedError(_fenced(self._instance_id)) from error
             raise translate(error) from error

@@ -69,15 +69,24 @@ class MetadataRequest_v10(RequestStruct):  # type: ignore[misc]
 
 
 class TopicIdQuestion(Request[MetadataRequest_v10]):  # type: ignore[misc]
-    """The question for the ids of some topics; it creates none."""
+    """The question for the ids of some topics.
+
+    Args:
+        topics: Their names.
+        creates: Whether a broker that creates topics by themselves creates those that do not exist.
+        tells_rights: Whether the answer has what this client may do with each topic (KIP-430).
+    """
 
     API_KEY = 3
 
-    def __init__(self, topics: Collection[str]) -> None:
+    def __init__(self, topics: Collection[str], *, creates: bool = False, tells_rights: bool = False) -> None:
         self.topics = topics
+        self._creates = creates
+        self._tells_rights = tells_rights
 
     def build(self, version: Any) -> Any:
-        return version([(NO_ID, topic, {}) for topic in sorted(self.topics)], False, False, False, {})
+        topics: list[Any] = [(NO_ID, topic, {}) for topic in sorted(self.topics)]
+        return version(topics, self._creates, False, self._tells_rights, {})
 
 
 async def topic_ids(client: Any, question: TopicIdQuestion, deadline_s: float = CALL_DEADLINE_S) -> dict[str, str]:

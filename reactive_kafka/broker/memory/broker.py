@@ -223,6 +223,17 @@ class _Faults:
         self._state.faults.leaders_away.pop(TopicPartition(*partition), None)
         self._state.changed.notify()
 
+    def refuse_positions(self, partition: TopicPartition, error: BrokerError) -> None:
+        """Store no position of a partition, until :meth:`accept_positions`; those of others in one request are stored.
+
+        As a broker does whose right to read the topic was withdrawn.
+        """
+        self._state.faults.unstorable[TopicPartition(*partition)] = error
+
+    def accept_positions(self, partition: TopicPartition) -> None:
+        """Store positions of a partition again."""
+        self._state.faults.unstorable.pop(TopicPartition(*partition), None)
+
     # Of the three that follow, *of* picks the calls, None all of the kind: the topic of a "send", the group of a
     # "commit", "commit_in" or "add_group", the transactional id of a "claim" or an "end".
 

@@ -81,10 +81,11 @@ class Group:
         """Store positions, lower ones too. As Kafka: member and generation are checked, ownership is not.
 
         Who is no member commits with generation -1, to a group that has no members. Where metadata is over the limit,
-        the other partitions are stored all the same. What is refused raises as :meth:`Consumer.commit` does.
+        or a topic does not exist, the other partitions are stored all the same. What is refused raises as
+        :meth:`Consumer.commit` does.
         """
         self.check(member_id, generation)
-        kept, refusal = acceptable(offsets, self.metadata_limit)
+        kept, refusal = acceptable(offsets, self.metadata_limit, self._state.refusals(offsets))
         self._tell(self.positions.store(self._state.clock.monotonic(), member_id, generation, kept))
         if refusal is not None:
             raise refusal
@@ -99,7 +100,7 @@ class Group:
 
     def hold(self, by: str, member_id: str, generation: int, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Keep positions for the end of a transaction; refuses metadata as :meth:`commit` does."""
-        kept, refusal = acceptable(offsets, self.metadata_limit)
+        kept, refusal = acceptable(offsets, self.metadata_limit, self._state.refusals(offsets))
         self.positions.hold(by, member_id, generation, kept)
         if refusal is not None:
             raise refusal

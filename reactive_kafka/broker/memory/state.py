@@ -93,6 +93,7 @@ class Faults:
         self.down_since = 0.0  # when it went down last, by the monotonic clock
         self.answer_timeout_s = 10.0
         self.away: set[str] = set()  # topics that nobody can write to
+        self.unstorable: dict[TopicPartition, BrokerError] = {}  # partitions whose positions are refused -> why
         self.leaders_away: dict[TopicPartition, str | None] = {}  # partitions that nobody can use -> their leader
         self._scripts: defaultdict[tuple[Call, str | None], deque[Step]] = defaultdict(deque)
         self._late: dict[asyncio.Task[object], None] = {}
@@ -229,6 +230,16 @@ class MemoryState:
         if (log := self.log(partition)) is None:
             raise TransientBrokerError(f"{TopicPartition(*partition)} does not exist")
         return log
+
+    def refusals(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, BrokerError]:
+        """partition -> why no group may store a position of it."""
+        refused: dict[TopicPartition, BrokerError] = {}
+        for partition in partitions:
+            if (error := self.faults.unstorable.get(partition)) is not None:
+                refused[partition] = error
+            elif self.log(partition) is None:
+                refused[partition] = TransientBrokerError("it does not exist")
+        return refused
 
     def led_log(self, partition: TopicPartition) -> PartitionLog:
         """The same, as its leader tells it: TransientBrokerError where that is away, too."""
