@@ -38,14 +38,22 @@ CHANNELS = {
 
 
 def write_letter(broker: MemoryBroker, offset: int, *, topic: str = "orders", letters_partition: int = 0) -> None:
-    """A dead letter of ours: the record with this offset of partition 1, its value being the offset."""
+    """A dead letter of ours: the record with this offset of partition 1, its value being the offset.
+
+    The record was made five seconds before the letter.
+    """
     record = failed(partition=TopicPartition(topic, 1), offset=offset, value=b"%d" % offset, key=b"k%d" % offset)
     written = DeadLetterQueue("letters").decide(record)
     assert isinstance(written, Write)
+    assert written.timestamp_ms is None
     broker.produce(
-        "letters", written.value, key=written.key, headers=written.headers, partition=letters_partition,
-        timestamp_ms=written.timestamp_ms,
-    )  # fmt: skip
+        "letters",
+        written.value,
+        key=written.key,
+        headers=written.headers,
+        partition=letters_partition,
+        timestamp_ms=record.now_ms,
+    )
 
 
 def cluster_of(broker: MemoryBroker) -> Cluster:
@@ -91,9 +99,9 @@ def test_show_tells_of_each_record_where_it_comes_from_and_why(broker: MemoryBro
     assert ended.code == 0, ended.err
     why = "builtins.ValueError: no amount"
     assert ended.out.splitlines() == [
-        f"letters-0 0  2023-11-14T22:13:15.000+00:00  from orders-1 7  key k7  {why}",
-        f"letters-0 1  2023-11-14T22:13:15.000+00:00  from orders-1 8  key k8  {why}",
-        f"letters-1 0  2023-11-14T22:13:15.000+00:00  from orders-1 9  key k9  {why}",
+        f"letters-0 0  2023-11-14T22:13:20.000+00:00  from orders-1 7  key k7  {why}",
+        f"letters-0 1  2023-11-14T22:13:20.000+00:00  from orders-1 8  key k8  {why}",
+        f"letters-1 0  2023-11-14T22:13:20.000+00:00  from orders-1 9  key k9  {why}",
         f"letters-1 1  {2**62} ms  origin unknown  no key  no reason given",
         "4 records in letters",
         f"       3  {why}",
@@ -120,7 +128,7 @@ def test_json_has_the_records_and_the_counts(broker: MemoryBroker) -> None:
             {
                 "partition": 0,
                 "offset": 0,
-                "timestamp_ms": 1_699_999_995_000,
+                "timestamp_ms": 1_700_000_000_000,
                 "origin": {"topic": "orders", "partition": 1, "offset": 7},
                 "exception": "builtins.ValueError",
                 "reason": "no amount",

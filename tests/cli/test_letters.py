@@ -13,6 +13,7 @@ from reactive_kafka.cli.dlq.letters import (
     ReplayTarget,
     letter_of,
     origin_of,
+    original_timestamp,
     shown,
     target_of,
     without_ours,
@@ -109,10 +110,15 @@ def test_a_record_that_fails_and_is_replayed_50_times_does_not_grow() -> None:
     record = failed()
     for _ in range(50):
         written = letter(record)
+        stored = MemoryRecord(0, record.now_ms, written.key, written.value, tuple(written.headers))
         back = Write(
-            topic="orders", value=written.value, key=written.key, headers=without_ours(written.headers), partition=3,
-            timestamp_ms=written.timestamp_ms, kind="dead-letter",
-        )  # fmt: skip
+            topic="orders",
+            value=written.value,
+            key=written.key,
+            headers=without_ours(written.headers),
+            partition=3,
+            timestamp_ms=original_timestamp(stored),
+        )
         record = read_again(back, source=record)
     assert (record.headers, record.key, record.value) == (failed().headers, failed().key, failed().value)
     assert record.timestamp_ms == failed().timestamp_ms

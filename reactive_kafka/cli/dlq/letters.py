@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets.plan import Log
-from reactive_kafka.failure.headers import DEAD_LETTER, LETTER_NAMES, number_of
+from reactive_kafka.failure.headers import DEAD_LETTER, LETTER_NAMES, LETTER_TIMESTAMP, number_of
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition
 from reactive_kafka.wire import is_topic
@@ -42,11 +42,8 @@ Refused = str
 
 
 def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
-    """The record that became a dead letter.
-
-    Of several headers of one name the first counts: SmallRye puts the newest in front of older ones.
-    """
-    first = dict(reversed(headers))
+    """The record that became a dead letter."""
+    first = _newest(headers)
     texts = {name: first.get(f"{DEAD_LETTER}{name}") for name in ("topic", "partition", "offset")}
     missing = [f"{DEAD_LETTER}{name}" for name, value in texts.items() if value is None]
     if missing:
@@ -57,6 +54,17 @@ def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
         if value is None:
             return f"its header {DEAD_LETTER}{name} is {shown(texts[name])!r}"
     return LetterOrigin(TopicPartition(topic, partition or 0), offset or 0)
+
+
+def original_timestamp(record: RawRecord) -> int | None:
+    """The timestamp in ms of the record that became this letter; where no header names it, the letter's own."""
+    named = number_of(_newest(record.headers).get(LETTER_TIMESTAMP))
+    return record.timestamp if named is None else named
+
+
+def _newest(headers: HeaderPairs) -> dict[str, bytes | None]:
+    """Name -> value; of several headers of one name the first: SmallRye puts the newest in front of older ones."""
+    return dict(reversed(headers))
 
 
 def target_of(
@@ -92,7 +100,7 @@ def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool)
     ``origin`` is None where no headers name it, ``exception`` and ``reason`` are empty. The value is shown only
     *with_value*.
     """
-    origin, first = origin_of(record.headers), dict(reversed(record.headers))
+    origin, first = origin_of(record.headers), _newest(record.headers)
     return {
         "partition": partition.partition,
         "offset": record.offset,

@@ -9,7 +9,14 @@ from functools import partial
 from typing import Any
 
 from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Producer, Written, start_without_group
-from reactive_kafka.cli.dlq.letters import ReplayPlan, ReplayTarget, memory_of, rest, without_ours
+from reactive_kafka.cli.dlq.letters import (
+    ReplayPlan,
+    ReplayTarget,
+    memory_of,
+    original_timestamp,
+    rest,
+    without_ours,
+)
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.finding import Cluster, known_topics
 from reactive_kafka.cli.offsets.plan import Log
@@ -152,7 +159,7 @@ async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk:
                     key=record.key,
                     headers=without_ours(record.headers),
                     partition=target.partition,
-                    timestamp_ms=record.timestamp,
+                    timestamp_ms=original_timestamp(record),
                 )
             left.remove(record.offset)
         if sent:
