@@ -392,6 +392,13 @@ class Inspector(Questions, Protocol):
             FatalBrokerError: No right to commit.
         """
 
+    async def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str | None]]:
+        """topic -> the configs of these names that the broker knows, with their values, defaults included.
+
+        A topic is left out where the broker does not tell: it does not exist, the right DESCRIBE_CONFIGS on it is
+        missing, or the broker is the embedded one.
+        """
+
     async def create_topic(self, topic: str, partitions: int) -> None:
         """Create a topic, replicated to three brokers or as many as there are. BrokerError: it exists or is refused."""
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from reactive_kafka.cli.dlq.letters import memory_of
 from reactive_kafka.cli.dlq.replay import CONFIRM_S, carry_out, plan
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.finding import Cluster
+from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.failure import DeadLetterQueue, Write
@@ -37,12 +39,20 @@ CHANNELS = {
 """Of the topics here payments alone is read by no channel."""
 
 
-def write_letter(broker: MemoryBroker, offset: int, *, topic: str = "orders", letters_partition: int = 0) -> None:
+def write_letter(
+    broker: MemoryBroker,
+    offset: int,
+    *,
+    topic: str = "orders",
+    letters_partition: int = 0,
+    timestamp_ms: int | None = failed().timestamp_ms,
+) -> None:
     """A dead letter of ours: the record with this offset of partition 1, its value being the offset.
 
     The record was made five seconds before the letter.
     """
     record = failed(partition=TopicPartition(topic, 1), offset=offset, value=b"%d" % offset, key=b"k%d" % offset)
+    record = replace(record, timestamp_ms=timestamp_ms)
     written = DeadLetterQueue("letters").decide(record)
     assert isinstance(written, Write)
     assert written.timestamp_ms is None
@@ -175,6 +185,43 @@ def test_a_record_goes_back_as_it_was(broker: MemoryBroker) -> None:
     original = failed()
     assert (record.key, record.value, record.timestamp) == (b"k7", b"7", original.timestamp_ms)
     assert record.headers == original.headers
+
+
+@pytest.mark.parametrize(
+    ("configs", "kept"),
+    [({"retention.ms": "604800000"}, False), ({"retention.ms": "-1"}, True), ({"cleanup.policy": "compact"}, True)],
+)
+def test_a_record_that_its_topic_would_delete_gets_the_time_of_the_replay_and_that_is_told(
+    configs: dict[str, str], kept: bool, broker: MemoryBroker
+) -> None:
+    broker.create_topic("orders", 2, configs)
+    began_ms = int(SYSTEM_CLOCK.wall() * 1000)
+    planned = "3 of them with the time of the replay as timestamp, because orders has retention.ms = 604800000"
+    assert (planned in replay(broker, "--dry-run")) is not kept
+    said = replay(broker, "--yes")
+    assert (planned in said) is not kept
+    assert ("replayed 3 records, 3 with the time of the replay as timestamp\n" in said) is not kept
+    timestamps = [record.timestamp or 0 for record in broker.log(TopicPartition("orders", 1))]
+    assert len(timestamps) == 3
+    for timestamp in timestamps:
+        assert timestamp == failed().timestamp_ms if kept else timestamp >= began_ms
+
+
+def test_a_young_record_keeps_its_timestamp_beside_old_ones(broker: MemoryBroker) -> None:
+    broker.create_topic("orders", 2, {"retention.ms": "604800000"})
+    young_ms = int(SYSTEM_CLOCK.wall() * 1000) - 60_000
+    write_letter(broker, 10, timestamp_ms=young_ms)
+    assert "replayed 4 records, 3 with the time of the replay as timestamp\n" in replay(broker, "--yes")
+    assert [record.timestamp for record in broker.log(TopicPartition("orders", 1)) if record.value == b"10"] == [
+        young_ms
+    ]
+
+
+def test_a_topic_whose_retention_the_broker_does_not_tell_is_named_before_anything_is_written(
+    broker: MemoryBroker,
+) -> None:
+    del broker._state.configs["orders"]
+    assert "the broker does not tell the retention of orders" in replay(broker, "--dry-run")
 
 
 def test_twice_replays_once_and_later_letters_later(broker: MemoryBroker) -> None:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
+from click.testing import CliRunner
 
 from reactive_kafka import App
+from reactive_kafka.cli.commands import commands
 from tests.harness.kafka import KafkaCluster
 
 pytestmark = pytest.mark.kafka
@@ -122,3 +127,50 @@ async def test_letters_of_records_30_days_old_outlive_a_retention_of_a_week(serv
         await consumer.seek_to_beginning()
         record = await consumer.getone()
         assert dict(record.headers)["dead-letter-timestamp"] == b"%d" % old_ms
+
+
+async def test_a_letter_that_is_replayed_into_a_topic_that_keeps_a_week_stays_there(servers: str) -> None:
+    now_ms = int(time.time() * 1000)
+    letters = [
+        ("keeps-a-week", now_ms - 30 * DAY_MS),
+        ("keeps-all", now_ms - 30 * DAY_MS),
+        ("refuses", now_ms - 60_000),
+    ]
+    letters.append(("stamps", now_ms - 30 * DAY_MS))
+    configs = {
+        "keeps-a-week": WEEK,
+        "keeps-all": FOR_EVER,
+        "refuses": {**FOR_EVER, "message.timestamp.before.max.ms": "30000"},
+        "stamps": {**WEEK, "message.timestamp.type": "LogAppendTime"},
+    }
+    await create(servers, old_letters=FOR_EVER, **configs)
+    producer = AIOKafkaProducer(bootstrap_servers=servers)
+    await producer.start()
+    for topic, at_ms in letters:
+        origin = {"topic": topic, "partition": "0", "offset": "5", "timestamp": str(at_ms)}
+        headers = [(f"dead-letter-{name}", value.encode()) for name, value in origin.items()]
+        await producer.send_and_wait("old_letters", topic.encode(), headers=headers)
+    await producer.stop()
+    said = await asyncio.to_thread(replayed, servers, "old_letters", *configs)
+    assert "1 of them with the time of the replay as timestamp, because keeps-a-week has retention.ms" in said
+    assert "1 of them with the time of the replay as timestamp, because refuses has message.timestamp.before" in said
+    assert "replayed 4 records, 2 with the time of the replay as timestamp\n" in said
+    async with reading(servers) as consumer:
+        await after_the_broker_looked(servers, consumer, at_ms=now_ms - 30 * DAY_MS)
+        assert {topic: await kept(consumer, topic) for topic in configs} == dict.fromkeys(configs, 1)
+        consumer.assign([TopicPartition("keeps-all", 0)])
+        await consumer.seek_to_beginning()
+        record = await consumer.getone()
+        assert record.timestamp == now_ms - 30 * DAY_MS
+
+
+def replayed(servers: str, letters: str, *sources: str) -> str:
+    """What the command says, with a configuration whose channels read these topics."""
+    channels = {f"channel-{number}": {"topic": topic} for number, topic in enumerate(sources)}
+    settings = {"kafka": {"bootstrap_servers": servers, "group_id": "g"}, "incoming": channels}
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "config.json"
+        file.write_text(json.dumps(settings))
+        done = CliRunner().invoke(commands, ["dlq", "replay", letters, "--yes", "--config", str(file)])
+    assert done.exit_code == 0, done.output
+    return done.output

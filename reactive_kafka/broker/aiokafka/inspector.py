@@ -8,7 +8,7 @@ from typing import Any
 
 import aiokafka
 import aiokafka.errors as kafka_errors
-from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, DescribeGroupsRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from reactive_kafka.broker.aiokafka.asking import (
@@ -39,6 +39,7 @@ ASK_DEADLINE_S = 20.0  # a new cluster makes its topic of positions at the first
 RETRY_S = 0.2
 UNSTABLE_S = 1.0  # a plain commit is stored by then
 MOST_REPLICAS = 3
+TOPIC_RESOURCE = 2  # as Kafka numbers kinds of things that have configs
 ASK_AGAIN = (
     kafka_errors.GroupCoordinatorNotAvailableError,
     kafka_errors.NotCoordinatorForGroupError,
@@ -122,6 +123,26 @@ class AiokafkaInspector(Questions):
             raise MetadataTooLargeError(f"{doing}: its metadata is too long for the broker") from error
         except kafka_errors.KafkaError as error:
             raise translate(error) from error
+
+    async def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str | None]]:
+        if not topics:
+            return {}
+        client = self.client._client
+        node = client.get_random_node()
+        if node is None:
+            raise TransientBrokerError("asking for the configs of topics: no broker is known")
+        request = DescribeConfigsRequest([(TOPIC_RESOURCE, topic, sorted(names)) for topic in sorted(topics)])
+        try:
+            answer = await within(ASK_DEADLINE_S, client.send(node, request), "asking for the configs of topics")
+        except BrokerError as error:
+            if isinstance(error.__cause__, kafka_errors.IncompatibleBrokerVersion):
+                return {}
+            raise
+        found = {}
+        for error_code, _, _, topic, entries in answer.resources:
+            if not error_code:
+                found[topic] = {name: value for name, value, *_ in entries}
+        return found
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         client = self.client._client

@@ -151,7 +151,8 @@ def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run:
     Shows the target topics with the number of records for each, asks, and writes. The group
     reactive-kafka-replay:TOPIC (with --to: reactive-kafka-replay:TOPIC:TO) stores how far the replay got, so nothing is
     sent twice, and an interrupted replay continues where it stopped. The brokers delete that position
-    offsets.retention.minutes after the last replay, 7 days by default. Records whose headers name no origin, or a topic
+    offsets.retention.minutes after the last replay, 7 days by default. A record that its target would delete or refuse
+    for its timestamp gets the time of the replay instead. Records whose headers name no origin, or a topic
     that no incoming channel of the configuration reads, are left out and listed, and the command exits with 1.
 
     \b
@@ -173,15 +174,31 @@ def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run:
         clients = (_client_of(channel, topic) for channel in cluster.channels)
         client = next((one for one in clients if one is not None), {})
         own = {name: value for name, value in client.items() if name not in ("bootstrap_servers", "transactional_id")}
-        click.echo(f"replayed {_records(asyncio.run(carry_out(cluster, wanted, own)))}")
+        replayed = asyncio.run(carry_out(cluster, wanted, own))
+        restamped = f", {replayed.restamped} with the time of the replay as timestamp" if replayed.restamped else ""
+        click.echo(f"replayed {_records(replayed.records)}{restamped}")
     if wanted.refused_count:
         itself, it = ("itself", "it") if wanted.refused_count == 1 else ("themselves", "them")
         raise Failure(f"{_records(wanted.refused_count)} cannot go back by {itself}; --to names a topic for {it}")
 
 
+def _timestamps(wanted: ReplayPlan, target: str) -> list[str]:
+    """What becomes of the timestamps of records that go to a topic, where that is not just kept."""
+    if target not in wanted.limits:
+        why = f"the broker does not tell the retention of {target} (is the right DESCRIBE_CONFIGS missing?)"
+        return [f"          {why}: it deletes records whose own timestamps are older"]
+    return [
+        f"          {count} of them with the time of the replay as timestamp, because {target} has {why}"
+        for (topic, why), count in sorted(wanted.restamped.items())
+        if topic == target
+    ]
+
+
 def _planned(wanted: ReplayPlan) -> list[str]:
     lines = [f"{wanted.letters}: {_records(wanted.counts.total())} to replay"]
-    lines += [f"{count:>8}  to {target}" for target, count in sorted(wanted.counts.items())]
+    for target, count in sorted(wanted.counts.items()):
+        lines.append(f"{count:>8}  to {target}")
+        lines += _timestamps(wanted, target)
     if wanted.done:
         lines.append(f"{wanted.done:>8}  replayed before")
     if wanted.refused_count:

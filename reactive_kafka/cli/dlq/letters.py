@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from reactive_kafka.cli.dlq.timestamps import TimestampLimits
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets.plan import Log
 from reactive_kafka.failure.headers import DEAD_LETTER, LETTER_NAMES, LETTER_TIMESTAMP, number_of
@@ -160,6 +161,9 @@ class ReplayPlan:
     is_source: Callable[[str], bool]  # whether the configuration reads a topic, so that its letters may go back
     known: dict[str, Reached] = field(default_factory=dict)  # group -> how far that way had come; of those looked at
     counts: Counter[str] = field(default_factory=Counter)  # target topic -> records that are written there
+    asked: set[str] = field(default_factory=set)  # target topics whose configs were asked for
+    limits: dict[str, TimestampLimits] = field(default_factory=dict)  # target topic -> its own, where the broker tells
+    restamped: Counter[tuple[str, str]] = field(default_factory=Counter)  # (target, config) -> records
     refused: list[tuple[TopicPartition, int, str]] = field(default_factory=list)  # the first that stay, and why
     refused_count: int = 0
     done: int = 0  # records that were replayed before
@@ -186,13 +190,22 @@ class ReplayPlan:
         others = self.known.get(self.other_memory(wanted.topic), {})
         return None if record.offset < others.get(partition, 0) else wanted
 
-    def count(self, partition: TopicPartition, record: RawRecord) -> None:
-        """Count a record that will be read."""
+    def loses(self, topic: str, record: RawRecord, now_ms: int) -> str | None:
+        """Why this target would not keep a record with its original timestamp: a config; None: it would."""
+        at = original_timestamp(record)
+        limits = self.limits.get(topic)
+        return None if at is None or limits is None else limits.against(at, now_ms)
+
+    def count(self, partition: TopicPartition, record: RawRecord, now_ms: int) -> None:
+        """Count a record that will be read; ``limits`` has those of its target."""
         target = self.target(partition, record)
         if target is None:
             self.done += 1
         elif isinstance(target, ReplayTarget):
             self.counts[target.topic] += 1
+            why = self.loses(target.topic, record, now_ms)
+            if why is not None:
+                self.restamped[target.topic, why] += 1
         else:
             self.refused_count += 1
             if len(self.refused) < MOST_NAMED:
