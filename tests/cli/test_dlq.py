@@ -109,14 +109,53 @@ def test_show_tells_of_each_record_where_it_comes_from_and_why(broker: MemoryBro
     assert ended.code == 0, ended.err
     why = "builtins.ValueError: no amount"
     assert ended.out.splitlines() == [
-        f"letters-0 0  2023-11-14T22:13:20.000+00:00  from orders-1 7  key k7  {why}",
-        f"letters-0 1  2023-11-14T22:13:20.000+00:00  from orders-1 8  key k8  {why}",
-        f"letters-1 0  2023-11-14T22:13:20.000+00:00  from orders-1 9  key k9  {why}",
-        f"letters-1 1  {2**62} ms  origin unknown  no key  no reason given",
+        f"letters-0 0  2023-11-14T22:13:20.000+00:00  from orders-1 7 of 2023-11-14T22:13:15.000+00:00  key k7  {why}",
+        f"letters-0 1  2023-11-14T22:13:20.000+00:00  from orders-1 8 of 2023-11-14T22:13:15.000+00:00  key k8  {why}",
+        f"letters-1 0  2023-11-14T22:13:20.000+00:00  from orders-1 9 of 2023-11-14T22:13:15.000+00:00  key k9  {why}",
+        f"letters-1 1  {2**62} ms  no dead letter  no key",
         "4 records in letters",
+        "       1  no dead letters: without the headers of one",
         f"       3  {why}",
-        "       1  no reason given",
     ]
+
+
+def test_an_ordinary_topic_is_told_from_a_dead_letter_topic(broker: MemoryBroker) -> None:
+    for number in range(3):
+        broker.produce("orders", b"%d" % number, partition=0, headers=[("trace", b"1")])
+    ended = cli_on(broker, "dlq", "show", "orders")
+    assert ended.code == 1
+    assert "origin unknown" not in ended.out and "no reason given" not in ended.out
+    assert "3  no dead letters: without the headers of one" in ended.out
+    assert "orders is no dead-letter topic: none of its records has the headers of a dead letter" in ended.err
+    asked = cli_on(broker, "dlq", "show", "orders", "--json")
+    said = json.loads(asked.out)
+    assert (asked.code, said["no_letters"], said["by_reason"]) == (1, 3, [])
+    assert [record["written_by"] for record in said["records"]] == [None] * 3
+
+
+def test_a_letter_of_a_share_group_is_shown_with_its_group_and_goes_back(broker: MemoryBroker) -> None:
+    broker.create_topic("shared", 1)
+    told = {
+        "topic": b"orders",
+        "partition": b"1",
+        "offset": b"7",
+        "group": b"workers",
+        "delivery.count": b"5",
+        "message": b"Offset rejected by client.",
+    }
+    headers = [(f"__dlq.errors.{name}", value) for name, value in told.items()]
+    broker.produce("shared", b"seven", partition=0, headers=headers)
+    said = cli_on(broker, "dlq", "show", "shared").out
+    assert "from orders-1 7  no key  Offset rejected by client.  group workers, delivered 5 times" in said
+    assert "replayed 1 record\n" in cli_on(broker, "dlq", "replay", "shared", "--yes", servers=False).out
+    (record,) = broker.log(TopicPartition("orders", 1))
+    assert (record.value, tuple(record.headers)) == (b"seven", ())
+
+
+def test_what_is_no_letter_stays_and_goes_where_to_says_and_is_counted(broker: MemoryBroker) -> None:
+    broker.produce("letters", b"plain", partition=0)
+    assert "letters-0 2: it is no dead letter: it has none of the headers of one" in replay(broker, "--yes", code=1)
+    assert "1  of them no dead letters: without the headers of one" in replay(broker, "--to", "payments", "--yes")
 
 
 def test_values_are_shown_only_when_asked_for(broker: MemoryBroker) -> None:
@@ -139,7 +178,8 @@ def test_json_has_the_records_and_the_counts(broker: MemoryBroker) -> None:
                 "partition": 0,
                 "offset": 0,
                 "timestamp_ms": 1_700_000_000_000,
-                "origin": {"topic": "orders", "partition": 1, "offset": 7},
+                "written_by": "channel",
+                "origin": {"topic": "orders", "partition": 1, "offset": 7, "timestamp_ms": 1_699_999_995_000},
                 "exception": "builtins.ValueError",
                 "reason": "no amount",
                 "key": "k7",
@@ -147,6 +187,7 @@ def test_json_has_the_records_and_the_counts(broker: MemoryBroker) -> None:
             }
         ],
         "by_reason": [{"exception": "builtins.ValueError", "reason": "no amount", "count": 1}],
+        "no_letters": 0,
     }
 
 

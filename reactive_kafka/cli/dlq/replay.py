@@ -14,8 +14,8 @@ from reactive_kafka.cli.dlq.letters import (
     ReplayTarget,
     memory_of,
     original_timestamp,
+    own_headers,
     rest,
-    without_ours,
 )
 from reactive_kafka.cli.dlq.timestamps import CONFIGS, limits_of
 from reactive_kafka.cli.errors import Failure
@@ -193,10 +193,12 @@ async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk:
                     target.topic,
                     record.value,
                     key=record.key,
-                    headers=without_ours(record.headers),
+                    headers=own_headers(record.headers),
                     partition=target.partition,
                     timestamp_ms=None if is_lost else original_timestamp(record),
                 )
+                # After an interruption nobody asks for an answer that comes late.
+                sent[record.offset].add_done_callback(_is_written)
             left.remove(record.offset)
         if sent:
             await asyncio.wait(sent.values())
