@@ -29,7 +29,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from reactive_kafka.errors import BrokerError
+from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import Committed, HeaderPairs, RawRecord, RecordFields, TopicPartition
 from reactive_kafka.subscription import Subscription
 
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 STATIC_GENERATION = 0  # of a static assignment, its only one
 NO_GROUP = "a consumer without a group_id has no committed positions"  # so it can neither store one nor ask for it
 UNKNOWN_GROUP = "Dead"  # the state that a broker tells of a group it does not know
+
+
+class GroupHasMembersError(TransientBrokerError):
+    """A client that is no member wants to commit for a group that has members: only they may."""
 
 
 def members_share(group_id: str) -> str:

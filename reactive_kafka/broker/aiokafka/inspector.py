@@ -24,7 +24,7 @@ from reactive_kafka.broker.aiokafka.setup import (
     translate,
     within,
 )
-from reactive_kafka.broker.client import GroupDescription, GroupMember, members_share
+from reactive_kafka.broker.client import GroupDescription, GroupHasMembersError, GroupMember, members_share
 from reactive_kafka.broker.commit_parts import parts_of
 from reactive_kafka.errors import (
     BrokerError,
@@ -118,7 +118,7 @@ class AiokafkaInspector(Questions):
         except NO_ANSWER as error:
             raise OutcomeUnknownError(f"{doing}: {error}") from error
         except HAS_MEMBERS as error:
-            raise TransientBrokerError(members_share(group_id)) from error
+            raise GroupHasMembersError(members_share(group_id)) from error
         except kafka_errors.OffsetMetadataTooLargeError as error:
             raise MetadataTooLargeError(f"{doing}: its metadata is too long for the broker") from error
         except kafka_errors.KafkaError as error:
