@@ -161,7 +161,7 @@ async def test_a_replacement_that_cannot_be_written_is_an_error_of_the_handler()
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
-        message.nack(ValueError("bad"), record=Record(b"", headers=[("name", "text")]))  # type: ignore[list-item]
+        message.nack(ValueError("bad"), record=Record(b"", key=object()))  # type: ignore[arg-type]
 
     async with running(app) as test:
         await send(test, b"original")
