@@ -29,7 +29,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from reactive_kafka.errors import BrokerError
+from reactive_kafka.errors import BrokerError, TransientBrokerError
 from reactive_kafka.records import Committed, HeaderPairs, RawRecord, RecordFields, TopicPartition
 from reactive_kafka.subscription import Subscription
 
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 STATIC_GENERATION = 0  # of a static assignment, its only one
 NO_GROUP = "a consumer without a group_id has no committed positions"  # so it can neither store one nor ask for it
 UNKNOWN_GROUP = "Dead"  # the state that a broker tells of a group it does not know
+
+
+class GroupHasMembersError(TransientBrokerError):
+    """A client that is no member wants to commit for a group that has members: only they may."""
 
 
 def members_share(group_id: str) -> str:
@@ -392,6 +396,13 @@ class Inspector(Questions, Protocol):
             OutcomeUnknownError: Sent, not answered in time: it may have been stored.
             MetadataTooLargeError: That of a partition is; the others are stored.
             FatalBrokerError: No right to commit.
+        """
+
+    async def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str | None]]:
+        """topic -> the configs of these names that the broker knows, with their values, defaults included.
+
+        A topic is left out where the broker does not tell: it does not exist, the right DESCRIBE_CONFIGS on it is
+        missing, or the broker is the embedded one.
         """
 
     async def create_topic(self, topic: str, partitions: int) -> None:

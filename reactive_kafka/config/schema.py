@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from reactive_kafka.config.incoming_values import (
     ASSIGN,
+    GROUP,
     ORDERING_KEY,
     PATTERN,
     RATE,
@@ -117,9 +118,10 @@ class IncomingSettings:
     )
     group_id: str | None = field(
         metadata=described(
-            TEXT,
+            GROUP,
             "The consumer group; required, except for `assign` with `commit_strategy` `ignore` or `checkpoint`, or "
-            "with ranges alone.",
+            "with ranges alone. `false` takes away an inherited one. Ranges inherit none: theirs stands with them in "
+            "one table of one file.",
         )
     )
     enabled: bool = setting(

@@ -369,8 +369,8 @@ MUTANTS = (
     Mutant("the next owner does not look at what was kept", STARTING, "        tracker.kept = acks\n", "        pass\n", "keep"),
     # what letters hold, and how many there are
     Mutant("a dead letter has neither value nor key", STRATEGIES,
-           "        return replace(content, headers=pairs, timestamp_ms=at)\n",
-           "        return replace(content, headers=pairs, timestamp_ms=at, value=None, key=None)\n"),
+           "        return replace(content, headers=pairs)\n",
+           "        return replace(content, headers=pairs, value=None, key=None)\n"),
     Mutant("a delayed retry has no key", STRATEGIES,
            "        key=content.key,\n        headers=headers.joined(ours, failed.headers, extra, headers.DELAYED_NAMES),\n",
            "        key=None,\n        headers=headers.joined(ours, failed.headers, extra, headers.DELAYED_NAMES),\n"),

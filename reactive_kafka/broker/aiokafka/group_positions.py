@@ -20,7 +20,7 @@ from reactive_kafka.broker.aiokafka.offset_requests import (
     commit_request,
 )
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, COORDINATOR_MOVED, NOT_OWNER, translate, within
-from reactive_kafka.broker.client import NO_GROUP, members_share
+from reactive_kafka.broker.client import NO_GROUP, GroupHasMembersError, members_share
 from reactive_kafka.broker.commit_parts import parts_of
 from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.errors import (
@@ -226,7 +226,7 @@ def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
     if issubclass(kind, kafka_errors.RebalanceInProgressError):
         raise TransientBrokerError(f"commit of {partition}: a rebalance is in progress") from kind()
     if issubclass(kind, NOT_OWNER) and not is_member:
-        raise TransientBrokerError(f"commit of {partition}: {members_share(coordinator.group_id)}") from kind()
+        raise GroupHasMembersError(f"commit of {partition}: {members_share(coordinator.group_id)}") from kind()
     if issubclass(kind, kafka_errors.OffsetMetadataTooLargeError):
         too_large = [partition for partition, one in errors if one is kind]
         what = f"commit of {partition}: its metadata is too long for the broker"

@@ -8,7 +8,7 @@ from typing import Any
 
 import aiokafka
 import aiokafka.errors as kafka_errors
-from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, DescribeGroupsRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
 from reactive_kafka.broker.aiokafka.asking import Questions
@@ -23,7 +23,7 @@ from reactive_kafka.broker.aiokafka.setup import (
     translate,
     within,
 )
-from reactive_kafka.broker.client import GroupDescription, GroupMember, members_share
+from reactive_kafka.broker.client import GroupDescription, GroupHasMembersError, GroupMember, members_share
 from reactive_kafka.broker.commit_parts import parts_of
 from reactive_kafka.errors import (
     BrokerError,
@@ -38,6 +38,8 @@ ASK_DEADLINE_S = 20.0  # a new cluster makes its topic of positions at the first
 RETRY_S = 0.2
 UNSTABLE_S = 1.0  # a plain commit is stored by then
 MOST_REPLICAS = 3
+# As Kafka numbers the kinds of resources that have configs.
+TOPIC_RESOURCE = 2
 ASK_AGAIN = frozenset({14, 15, 16, UNSTABLE_OFFSET_COMMIT})
 """Error codes of a coordinator that is still being found, or loads, or has not stored everything yet."""
 HAS_MEMBERS = (
@@ -113,11 +115,31 @@ class AiokafkaInspector(Questions):
         except NO_ANSWER as error:
             raise OutcomeUnknownError(f"{doing}: {error}") from error
         except HAS_MEMBERS as error:
-            raise TransientBrokerError(members_share(group_id)) from error
+            raise GroupHasMembersError(members_share(group_id)) from error
         except kafka_errors.OffsetMetadataTooLargeError as error:
             raise MetadataTooLargeError(f"{doing}: its metadata is too long for the broker") from error
         except kafka_errors.KafkaError as error:
             raise translate(error) from error
+
+    async def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str | None]]:
+        if not topics:
+            return {}
+        client = self.client._client
+        node = client.get_random_node()
+        if node is None:
+            raise TransientBrokerError("asking for the configs of topics: no broker is known")
+        request = DescribeConfigsRequest([(TOPIC_RESOURCE, topic, sorted(names)) for topic in sorted(topics)])
+        try:
+            answer = await within(ASK_DEADLINE_S, client.send(node, request), "asking for the configs of topics")
+        except BrokerError as error:
+            if isinstance(error.__cause__, kafka_errors.IncompatibleBrokerVersion):
+                return {}
+            raise
+        found = {}
+        for error_code, _, _, topic, entries in answer.resources:
+            if not error_code:
+                found[topic] = {name: value for name, value, *_ in entries}
+        return found
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         client = self.client._client

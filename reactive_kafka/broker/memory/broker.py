@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from typing import Literal
 
@@ -29,9 +29,13 @@ class _Topics:
         self._state = state
         self._turn = count()
 
-    def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic, or give it more partitions than it has; groups that read it rebalance."""
-        self._state.create(topic, partitions)
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+        """Create a topic, or give it more partitions than it has; groups that read it rebalance.
+
+        Its *configs* (``retention.ms`` and others of Kafka's) are told to commands that ask for them. This broker
+        deletes and refuses nothing because of them.
+        """
+        self._state.create(topic, partitions, configs)
 
     def delete_topic(self, topic: str) -> None:
         """Drop a topic, its records and what groups have committed for it; its next use creates it anew."""

@@ -8,11 +8,11 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.broker.client import members_share
+from reactive_kafka.broker.client import GroupHasMembersError, members_share
 from reactive_kafka.broker.memory.member import Member
 from reactive_kafka.broker.memory.positions import CommitEntry, Positions, acceptable
 from reactive_kafka.broker.memory.rules import Shares, range_shares, sticky_shares
-from reactive_kafka.errors import NotOwnerError, TransientBrokerError
+from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.records import Committed, TopicPartition
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Group:
         """Raise where somebody may store nothing."""
         if generation < 0:
             if self.members:
-                raise TransientBrokerError(members_share(self.name))
+                raise GroupHasMembersError(members_share(self.name))
         elif member_id not in self.members or generation != self.generation:
             raise NotOwnerError(f"group {self.name}: {member_id} of generation {generation} is no member any more")
 

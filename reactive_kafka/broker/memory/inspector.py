@@ -96,6 +96,18 @@ class MemoryInspector(MemoryQuestions):
         group = self._state.group(group_id)
         await self._ask("commit", lambda: group.commit("", -1, offsets), group_id)
 
+    async def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str | None]]:
+
+        def tell() -> dict[str, dict[str, str | None]]:
+            configs = self._state.configs
+            return {
+                topic: {name: value for name, value in configs[topic].items() if name in names}
+                for topic in topics
+                if topic in configs
+            }
+
+        return await self._ask("topic_configs", tell)
+
     async def create_topic(self, topic: str, partitions: int) -> None:
 
         def create() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Literal, TypeVar
@@ -21,7 +21,11 @@ from reactive_kafka.subscription import Subscription
 
 Question = Literal["committed", "beginning_offsets", "end_offsets", "offsets_for_times", "topics", "topic_ids", "check"]
 Transactional = Literal["claim", "add_group", "commit_in", "end"]
-Request = Question | Transactional | Literal["start", "commit", "send", "partitions", "create_topic", "describe_group"]
+Request = (
+    Question
+    | Transactional
+    | Literal["start", "commit", "send", "partitions", "create_topic", "describe_group", "topic_configs"]
+)
 Call = Request | Literal["poll"]
 
 T = TypeVar("T")
@@ -184,6 +188,7 @@ class MemoryState:
         self.default_partitions = default_partitions
         self.auto_create = auto_create
         self.logs: dict[str, list[PartitionLog]] = {}
+        self.configs: dict[str, dict[str, str]] = {}  # topic -> what is set for it; told to who asks, not carried out
         self.ids: dict[str, str] = {}  # of the topics that exist; one that is made anew gets another
         self._numbers = count(1)
         self.groups: dict[str, Group] = {}
@@ -197,8 +202,9 @@ class MemoryState:
             self.create(topic, self.default_partitions)
         return len(self.logs.get(topic, ()))
 
-    def create(self, topic: str, partitions: int) -> None:
+    def create(self, topic: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         logs = self.logs.setdefault(topic, [])
+        self.configs.setdefault(topic, {}).update(configs or {})
         if topic not in self.ids:
             self.ids[topic] = f"id-{next(self._numbers)}"
         logs.extend(PartitionLog() for _ in range(partitions - len(logs)))
@@ -208,6 +214,7 @@ class MemoryState:
     def delete(self, topic: str) -> None:
         self.logs.pop(topic, None)
         self.ids.pop(topic, None)
+        self.configs.pop(topic, None)
         for group in self.groups.values():
             group.positions.forget(topic)
         self._rebalance_readers_of(topic)
