@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple, Protocol, overload
@@ -44,6 +44,15 @@ class Committed(NamedTuple):
 
     offset: int
     metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIds:
+    """What one broker says of the ids of topics."""
+
+    broker: int
+    ids: Mapping[str, str]  # topic -> its id, of those that exist at this broker
+    alive: frozenset[int]  # the brokers that this one knows of, itself among them
 
 
 class RecordBytes(NamedTuple):
