@@ -200,6 +200,7 @@ class Positions:
         if not unknown:
             return
         found = await client.committed(frozenset(unknown))
+        self._before = {partition: known for partition, known in self._before.items() if not known[0].is_closed}
         for partition, tracker in unknown.items():
             stored = found[partition]
             self._before[partition] = tracker, None if stored is None else stored.offset
