@@ -49,6 +49,15 @@ class Committed(NamedTuple):
     metadata: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class TopicIds:
+    """What one broker says of the ids of topics."""
+
+    broker: int
+    ids: Mapping[str, str]  # topic -> its id, of those that exist at this broker
+    alive: frozenset[int]  # the brokers that this one knows of, itself among them
+
+
 class RecordBytes(NamedTuple):
     """A record in bytes, as it is written. ``timestamp_ms`` is since the epoch; None: the time of writing."""
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from reactive_kafka.errors import BrokerError, TransientBrokerError
-from reactive_kafka.records import Committed, HeaderPairs, RawRecord, RecordFields, TopicPartition
+from reactive_kafka.records import Committed, HeaderPairs, RawRecord, RecordFields, TopicIds, TopicPartition
 from reactive_kafka.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -110,10 +110,15 @@ class Questions(Protocol):
             names: Of these, if they exist; None: of all that there are, which may be thousands.
         """
 
-    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """topic -> the id of its incarnation, of those that exist: one that was deleted and made anew has another.
+    async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
+        """The ids of topics as one broker knows them, or *of_all* brokers that answer soon.
 
-        Empty where the brokers tell none (Kafka before 2.8). Asking creates no topic.
+        A topic that was deleted and created again has another id, and brokers learn that one after the other. Empty
+        where the brokers have no ids (Kafka before 2.8), and where none can have changed since this client asked last.
+        Asking creates no topic.
+
+        Raises:
+            TransientBrokerError: No broker has answered.
         """
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:

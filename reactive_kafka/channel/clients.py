@@ -89,7 +89,6 @@ class ChannelConsumer:
         # These and the methods below are what a checkpoint store, or a transaction of Kafka's, asks of a client.
         self.reads_with = self.table.has
         self.retains = self.starts.is_retained
-        self.stands_at = self.engine.stands_at
         self.due, self.stored = self.engine.due_with, self.engine.stored_with
 
     def start(self, after: Callable[[], Awaitable[None]] | None = None) -> None:

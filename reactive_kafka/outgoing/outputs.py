@@ -117,7 +117,8 @@ class Outputs:
             waiting.headers = ()
             if not channel.writer.take(waiting, channel.topic):
                 return False
-            tracker.hand_over(index)
+            if self._settles:
+                tracker.hand_over(index)
             return True
         records = records_of(result)
         if len(records) != 1 or not channel.writer.has_room:
@@ -135,7 +136,8 @@ class Outputs:
         waiting.value, waiting.key, waiting.headers, waiting.timestamp_ms = out
         if partition is not None or not channel.writer.take(waiting, topic):
             channel.writer.put_now(waiting, topic, partition)
-        tracker.hand_over(index)
+        if self._settles:
+            tracker.hand_over(index)
         return True
 
     async def answer(self, result: Any, message: Message[Any]) -> None:

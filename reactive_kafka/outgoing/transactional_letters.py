@@ -57,6 +57,9 @@ class TransactionalLetters:
         finally:
             if letters.get(index) is letter:
                 del letters[index]
+            # Also where the partition has gone, and no pump looks after it any more.
+            if not letters and self._letters.get(tracker) is letters:
+                del self._letters[tracker]
 
     async def _pump(self, tracker: OffsetTracker) -> None:
         """Write the letters of a partition that no handler's call writes, until there are none."""

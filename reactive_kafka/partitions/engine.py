@@ -284,11 +284,6 @@ class CommitEngine:
         else:
             self.refusals.add(pending.tracker, str(error), now)
 
-    def stands_at(self, tracker: OffsetTracker) -> int | None:
-        """The group's position in the tracker's partition, as far as is known; None: it has none."""
-        one = self.table.of(tracker)
-        return one.stored if one else None
-
     def due_with(self, tracker: OffsetTracker, position: int) -> PendingCommit:
         """What a transaction of the application's is to store for a position, instead of a commit."""
         one = self.table.of(tracker)

@@ -84,7 +84,7 @@ class StartPositions:
         # What is retained has not waited for this question, whose answer may come behind that of a fetch that waits for
         # records. A topic made anew meanwhile is noticed by it all the same, as while reading.
         if not self._first_look.is_done or any(one.is_open for one in self.table.pending):
-            await self._recreated.ask(consumer)
+            await self._recreated.ask_before_reading(consumer)
             await self._recreated.begin_anew(consumer)
         # Who asks for a partition whose leader is away gets no answer for the others that he asks for with it.
         able = [one for one in self.table.pending if one.is_open and not _lacks_leader(one)]

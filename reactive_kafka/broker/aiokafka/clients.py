@@ -42,7 +42,7 @@ from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.errors import (
     TransientBrokerError,
 )
-from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.records import Committed, TopicIds, TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription
 
 STANDS_S = 10.0
@@ -71,7 +71,7 @@ class AiokafkaConsumer(Assignment):
         self._reader = Reader(self, self._properties.pop("max_unpacked_bytes", MOST_UNPACKED_BYTES))
         self._membership = Membership(self, self._joins, properties.get("group_instance_id"), self._reader.wake)
         self._patience: Patience | None = None  # with each client another one
-        self._ids_told: tuple[float, frozenset[str], dict[str, str]] = -inf, frozenset(), {}  # when, of whom, what
+        self._ids_asked: tuple[float, frozenset[str]] = -inf, frozenset()  # when, for the ids of which topics
         self._to_close: aiokafka.AIOKafkaConsumer | None = None  # from before it connects
         self._closing: asyncio.Task[None] | None = None
 
@@ -163,16 +163,19 @@ class AiokafkaConsumer(Assignment):
         silent = await silent_leaders(client, partitions, self.client._fetcher._client.was_answered)
         return Sight(frozenset(missing), frozenset(forbidden), silent, self.held_up())
 
-    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+    async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
+        if of_all:
+            return await super().topic_ids(topics, of_all=True)
         # A broker answers a fetch with an error as soon as a topic that it asks for is deleted. So while all of them
         # stand no topic has another id. To ask each time would be a sixth of all that a channel sends at rest.
-        asked_at, names, ids = self._ids_told
+        asked_at, names = self._ids_asked
         now, wanted = asyncio.get_running_loop().time(), frozenset(topics)
         ours = {one.topic for one in self.client.assignment()}
-        if names != wanted or not wanted <= ours or self.client._fetcher._client.all_stand_since() > asked_at:
-            ids = await super().topic_ids(topics)
-            self._ids_told = now, wanted, ids
-        return ids
+        if names == wanted and wanted <= ours and self.client._fetcher._client.all_stand_since() <= asked_at:
+            return []
+        answers = await super().topic_ids(topics)
+        self._ids_asked = now, wanted
+        return answers
 
     async def check(self) -> None:
         client, fetches = self.client._client, self.client._fetcher._client
