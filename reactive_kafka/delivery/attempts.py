@@ -7,7 +7,7 @@ from contextvars import Context
 from operator import attrgetter
 from typing import Any
 
-from reactive_kafka.backoff import drawn_chance
+from reactive_kafka.backoff import Backoff, Waits, drawn_chance
 from reactive_kafka.delivery.calls import Invocation, batch_call
 from reactive_kafka.delivery.lane import Slice
 from reactive_kafka.delivery.pool import WorkerPool
@@ -22,7 +22,7 @@ from reactive_kafka.verdicts.message import Message, new_message
 
 _HEADERS = attrgetter("headers")
 Refused = tuple[Message[Any], BaseException]
-STORE_RETRY_S = 0.25
+AGAIN = Backoff(0.25, 5.0)
 """How soon a handler is called again whose transaction was not stored; there it waits while the store is away."""
 
 
@@ -114,7 +114,7 @@ class RetryingPool(WorkerPool):
 
     async def _fail(self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException) -> None:
         """A first call has failed: try again in place as often as the channel says, then nack."""
-        attempt, failed = 1, error
+        attempt, failed, not_stored = 1, error, Waits(AGAIN)
         while True:
             if isinstance(failed, SystemExit | KeyboardInterrupt):
                 self._leave(messages, failed)
@@ -124,7 +124,7 @@ class RetryingPool(WorkerPool):
                     message.tracker.settle(message.index)  # not yet, where its bytes could not be decoded
                     self._channel.raised_after_ack(message, failed)
                 return
-            following = await self._next_attempt(worker, messages, failed, attempt)
+            following = await self._next_attempt(worker, messages, failed, attempt, not_stored)
             if following is None:
                 return
             attempt = following
@@ -144,9 +144,17 @@ class RetryingPool(WorkerPool):
         self._channel.exit(ending)
 
     async def _next_attempt(
-        self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException, attempt: int
+        self,
+        worker: Worker,
+        messages: Sequence[Message[Any]],
+        error: BaseException,
+        attempt: int,
+        not_stored: Waits,
     ) -> int | None:
-        """Wait for the next call, and return its number; None if there is none: all is nacked, settled or put back."""
+        """Wait for the next call, and return its number; None if there is none: all is nacked, settled or put back.
+
+        *not_stored*: the waits after calls whose transactions were not stored, of the record's first call on.
+        """
         still = [message for message in messages if is_open(message)]
         again = self._hook.may_call_again(error)
         if again is None or (again.if_settled and len(still) == len(messages)):
@@ -166,7 +174,7 @@ class RetryingPool(WorkerPool):
         ageless = () if again.ages else still
         for message in ageless:
             message.tracker.stop_clock((message.index,))
-        if not still or not await self._wait_for_attempt(worker, still, STORE_RETRY_S):
+        if not still or not await self._wait_for_attempt(worker, still, not_stored.next_s()):
             return None
         now = self._clock.monotonic()
         for message in ageless:

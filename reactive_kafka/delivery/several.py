@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from reactive_kafka.backoff import drawn_chance
+from reactive_kafka.backoff import Waits, drawn_chance
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.tables import RetrySettings
 from reactive_kafka.delivery.attempts import BatchDispatcher, Refused
@@ -213,13 +213,13 @@ class BroadcastDispatcher(ChoosingDispatcher):
             message.tracker.settle(message.index)
 
     async def _next_attempt(
-        self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException, attempt: int
+        self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException, attempt: int, not_stored: Waits
     ) -> int | None:
         """As ever for one handler; behind its last attempt the first of the next one."""
         (message,) = messages
         progress = self._progress.get((message.tracker, message.index))
         if progress is None or not is_open(message):
-            return await super()._next_attempt(worker, messages, error, attempt)
+            return await super()._next_attempt(worker, messages, error, attempt, not_stored)
         if self._goes_on(progress) and self._after(message, message.attempt, error) is None:
             progress.at += 1
             if progress.error is None:
@@ -229,7 +229,7 @@ class BroadcastDispatcher(ChoosingDispatcher):
             if self._goes_on(progress):
                 return 1
         last = error if self._goes_on(progress) else progress.error or error
-        return await super()._next_attempt(worker, messages, last, message.attempt)
+        return await super()._next_attempt(worker, messages, last, message.attempt, not_stored)
 
     def _after(self, message: Message[Any], attempt: int, error: BaseException) -> float | None:
         progress = self._progress.get((message.tracker, message.index))

@@ -72,7 +72,7 @@ class TransactionalWriter(Sender):
                             reach.failed(error, self._clock.monotonic())
                         await asyncio.sleep(waits.next_s())
                     else:
-                        waits.reset()
+                        waits.progressed()
 
         self._spawn(connect, f"outgoing {self.name}")
 

@@ -258,7 +258,7 @@ class Writer:
                 except BaseException as error:  # whatever else the client says is about what it was given
                     line.refused(_reason(error, f"write to {line.to}", is_closed=self._is_closed))
                 else:
-                    waits.reset()
+                    waits.progressed()
                     self._broker_error = None
                     self._sent["ok"] += written.count
                     self._durations.observe(self._clock.monotonic() - started, written.count)

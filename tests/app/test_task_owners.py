@@ -61,6 +61,7 @@ AWAITED = {
     "broker.aiokafka.clients.stop": "whoever disconnects waits for it",
     "broker.aiokafka.membership.assign": "its listener keeps what it raises for the next poll",
     "broker.aiokafka.asking.anybody_answers": "waited for there",
+    "broker.aiokafka.moved.look": "the loop logs what it raises, and the next check looks again",
     "broker.aiokafka.producer_client._client": "who sends waits for it",
     "broker.aiokafka.producer_client._retire": "closing a client raises nothing",
     "broker.aiokafka.closing.finish": "waited for there",

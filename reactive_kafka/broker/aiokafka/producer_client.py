@@ -11,6 +11,7 @@ import aiokafka.errors as kafka_errors
 
 from reactive_kafka.broker.aiokafka.closing import CLOSE_DEADLINE_S, STOP_DEADLINE_S, cancel, finish
 from reactive_kafka.broker.aiokafka.connecting import connect
+from reactive_kafka.broker.aiokafka.pacing import pace_producer_ids
 from reactive_kafka.broker.aiokafka.patience import Reconnecting
 from reactive_kafka.broker.aiokafka.setup import client_properties, made
 
@@ -57,6 +58,7 @@ class ReplaceableClient:
         arguments = client_properties(self._properties, self._name)
         producer = made(aiokafka.AIOKafkaProducer, arguments)
         Reconnecting(producer.client)
+        pace_producer_ids(producer._sender)
         await connect(producer, arguments, lambda: _close(producer))
         return producer
 

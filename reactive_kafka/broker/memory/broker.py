@@ -184,7 +184,10 @@ class _Faults:
 
     @property
     def down(self) -> bool:
-        """While True, calls raise TransientBrokerError and polls bring nothing. Members stay members."""
+        """While True, calls raise TransientBrokerError and polls bring nothing.
+
+        Members stay members, also those that stop meanwhile: nobody hears of that. Their sessions end after it.
+        """
         return self._state.faults.down
 
     @down.setter
@@ -222,6 +225,10 @@ class _Faults:
         """Let a partition be read and written again."""
         self._state.faults.leaders_away.pop(TopicPartition(*partition), None)
         self._state.changed.notify()
+
+    def asked(self, call: Call) -> int:
+        """How many calls of one kind clients have made, failed ones too. Sends that no fault meets are not counted."""
+        return self._state.faults.asked[call]
 
     # Of the three that follow, *of* picks the calls, None all of the kind: the topic of a "send", the group of a
     # "commit", "commit_in" or "add_group", the transactional id of a "claim" or an "end".
