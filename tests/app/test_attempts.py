@@ -140,7 +140,7 @@ LOOPS = (
     Loop("positions are not taken into a transaction", exactly_once, "commit_in", "commit_in", 40),
     Loop("a group is not taken into a transaction", exactly_once, "add_group", "add_group", 40),
     Loop("records of a transaction are not written", exactly_once, "send", "send", 40),
-    Loop("a transactional id is not claimed", exactly_once, "claim", "claim", 40),
+    Loop("a transactional id is not claimed", exactly_once, "claim", "claim", 60),
     Loop("dead letters of a transaction are not written", exact_letters, "send", "send", 40),
     Loop("dead letters' positions are not taken", exact_letters, "commit_in", "commit_in", 40),
 )

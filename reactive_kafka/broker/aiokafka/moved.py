@@ -1,8 +1,8 @@
-"""Brokers that have moved, found through the bootstrap servers by a client that reaches none of those that it knows.
+"""Whether brokers answer, and where they have moved to.
 
-aiokafka asks the bootstrap servers when it starts, and never again. A client that is made in the place of one that was
-cut off would ask them, but it would not be the member of the group that the old one was: the group would have it wait
-until the old one's session has ended.
+aiokafka asks the bootstrap servers when it starts, and never again: a client that reaches none of the brokers that it
+knows would never find others. One that is made in its place would, but it would not be the member of the group that the
+old one was: the group would have it wait until the old one's session has ended.
 
 Source: KIP-899, KIP-1102.
 """
@@ -17,6 +17,9 @@ from typing import Any
 
 import aiokafka.errors as kafka_errors
 from aiokafka.cluster import ClusterMetadata
+from aiokafka.protocol.metadata import MetadataRequest
+
+from reactive_kafka.broker.aiokafka.closing import cancel
 
 LOOK_EVERY_S = 5.0
 """How often the bootstrap servers are asked at most."""
@@ -45,6 +48,29 @@ class MovedBrokers:
         """Look no more."""
         if self._looking is not None:
             self._looking.cancel()
+
+
+async def answers_soon(client: Any, within_s: float) -> bool:
+    """Whether any broker that *client* (an ``AIOKafkaClient``) knows answers a request for nothing.
+
+    All of them are asked at once: one that is frozen says nothing about the others.
+    """
+    asked = [
+        asyncio.create_task(client.send(broker.nodeId, MetadataRequest([])), name="is a broker there")
+        for broker in client.cluster.brokers()
+    ]
+    try:
+        for answer in asyncio.as_completed(asked, timeout=within_s):
+            try:
+                await answer
+            except kafka_errors.KafkaError:
+                continue
+            return True
+    except TimeoutError:
+        pass
+    finally:
+        await cancel([one for one in asked if not one.done()])
+    return False
 
 
 async def _look(client: Any) -> None:

@@ -10,10 +10,14 @@ import aiokafka
 import aiokafka.errors as kafka_errors
 
 from reactive_kafka.broker.aiokafka.closing import CLOSE_DEADLINE_S, STOP_DEADLINE_S, cancel, finish
-from reactive_kafka.broker.aiokafka.connecting import connect
+from reactive_kafka.broker.aiokafka.connecting import connect, why_away
+from reactive_kafka.broker.aiokafka.moved import MovedBrokers, answers_soon
 from reactive_kafka.broker.aiokafka.pacing import pace_producer_ids
 from reactive_kafka.broker.aiokafka.patience import Reconnecting
-from reactive_kafka.broker.aiokafka.setup import client_properties, made
+from reactive_kafka.broker.aiokafka.setup import client_properties, made, within
+from reactive_kafka.errors import TransientBrokerError
+
+CHECK_DEADLINE_S = 2.5
 
 
 class ReplaceableClient:
@@ -26,6 +30,7 @@ class ReplaceableClient:
         self._is_suspect = False
         self._making: asyncio.Task[aiokafka.AIOKafkaProducer] | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self._moves = MovedBrokers()
 
     async def start(self) -> None:
         await self._client()
@@ -62,11 +67,22 @@ class ReplaceableClient:
         await connect(producer, arguments, lambda: _close(producer))
         return producer
 
+    async def check(self) -> None:
+        """As :meth:`reactive_kafka.broker.client.Producer.check`."""
+        producer = self._producer
+        if producer is None or self._is_suspect:
+            # Another one is about to be made, which tells more than what the old one is answered.
+            await within(CHECK_DEADLINE_S, self._client(), "making a producer")
+        elif not await answers_soon(producer.client, CHECK_DEADLINE_S):
+            self._moves.look(producer.client)
+            raise TransientBrokerError(f"no broker answers{why_away(producer.client)}")
+
     def _suspect(self, client: aiokafka.AIOKafkaProducer) -> None:
         if client is self._producer:
             self._is_suspect = True
 
     async def stop(self) -> None:
+        self._moves.close()
         if self._making is not None and not self._making.done():
             self._making.cancel()
             await asyncio.wait([self._making])
