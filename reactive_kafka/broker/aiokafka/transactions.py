@@ -63,9 +63,7 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
     async def claim(self) -> None:
         # The old client's last requests may still be sent while it is being closed: the broker refuses them once the
         # new one has its epoch, which is before this returns.
-        self._retire()
-        self._is_suspect = False
-        self._producer = await self._make()
+        await self._replaced()
 
     async def _make(self) -> aiokafka.AIOKafkaProducer:
         client = await super()._make()
