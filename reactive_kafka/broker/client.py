@@ -263,6 +263,9 @@ class Producer(Protocol):
     async def start(self) -> None:
         """Connect. Raises as :meth:`Consumer.start`."""
 
+    async def check(self) -> None:
+        """Ask any broker for anything: TransientBrokerError if none answers within 2.5 s. After a start."""
+
     def key_hash(self, key: bytes) -> int:
         """A number of a key, the same in every process.
 

@@ -83,7 +83,7 @@ class CheckpointConsumer(CommittingConsumer):
         for partition in partitions:  # rows are claimed when they are asked for
             self._share(partition).assign()
         self._again_at, self._away = 0.0, None
-        self._waits.reset()
+        self._waits.progressed()
         await super().on_assigned(partitions, generation)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
@@ -102,7 +102,7 @@ class CheckpointConsumer(CommittingConsumer):
         self._check_fenced(partitions)
         rows = await self._rows.read(partitions)
         self._away = None
-        self._waits.reset()
+        self._waits.progressed()
         found: dict[TopicPartition, Committed | None] = {}
         for partition in partitions:
             row = rows.get(partition)

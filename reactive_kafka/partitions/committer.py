@@ -136,6 +136,8 @@ class Committer:
         is_repeated = False
         refusals = 0
         while True:
+            if self.consumer is None:
+                return not self.engine.unstored(one for one in self.engine.table if one.live is not None)
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
                     error = await self._try(is_last=True, going=going)
@@ -203,6 +205,7 @@ class Committer:
         """Commit what is settled, for somebody who is told where that was not stored.
 
         BrokerError: it was not, or nobody knows; NotOwnerError also for what is in the midst of a rebalance.
+        TransientBrokerError also where an open transaction is to store the position of a partition.
         CommitStrategyError: the strategy raised, or its answer is no position.
         """
         async with self._one_at_a_time:
@@ -216,6 +219,11 @@ class Committer:
             if left := self.engine.left_unstored():
                 names = ", ".join(map(str, left))
                 raise NotOwnerError(f"channel {self._channel!r}: a rebalance has {names}: nothing of it was committed")
+            if open_ones := self.engine.left_to_transactions():
+                names = ", ".join(map(str, open_ones))
+                raise TransientBrokerError(
+                    f"channel {self._channel!r}: {names}: a transaction is open, and stores the position when it ends"
+                )
 
     def _not_connected(self) -> TransientBrokerError:
         return TransientBrokerError(f"channel {self._channel!r} is not connected to the broker: nothing was committed")

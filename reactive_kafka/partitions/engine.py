@@ -117,6 +117,10 @@ class CommitEngine:
             return []
         return sorted(self.unstored(one for one in self.table if one.left is not None))
 
+    def left_to_transactions(self) -> list[TopicPartition]:
+        """The partitions where something is settled, and an open transaction is to store the position."""
+        return sorted(self.unstored(one for one in self.table if one.live and self._is_left_alone(one.live)))
+
     def plan(
         self,
         now: float,

@@ -219,7 +219,7 @@ class Sparing:
         now = loop.time()
         if now >= self._next_at:
             if now >= self._next_at + PAUSES.last_s:
-                self._pauses.reset()
+                self._pauses.progressed()
             self._next_at = now + self._pauses.next_s()
             return self._client.force_metadata_update()  # type: ignore[no-any-return]
         if self._later is None or self._later.done():

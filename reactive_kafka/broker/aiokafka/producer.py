@@ -187,7 +187,7 @@ class AiokafkaProducer(ReplaceableClient):
         sent = queued.sent
         error = kafka_errors.KafkaError("the client was closed") if sent.cancelled() else sent.exception()
         if error is not None and self._properties["enable_idempotence"]:
-            self._suspect(queued.client)
+            self._suspect(queued.client, error)
         if answer.done():
             return  # late: the answer was given at the deadline, or nobody waits for it
         if error is not None:

@@ -188,7 +188,10 @@ class _Faults:
 
     @property
     def down(self) -> bool:
-        """While True, calls raise TransientBrokerError and polls bring nothing. Members stay members."""
+        """While True, calls raise TransientBrokerError and polls bring nothing.
+
+        Members stay members, also those that stop meanwhile: nobody hears of that. Their sessions end after it.
+        """
         return self._state.faults.down
 
     @down.setter
@@ -237,6 +240,10 @@ class _Faults:
     def accept_positions(self, partition: TopicPartition) -> None:
         """Store positions of a partition again."""
         self._state.faults.unstorable.pop(TopicPartition(*partition), None)
+
+    def asked(self, call: Call) -> int:
+        """How many calls of one kind clients have made, failed ones too. Sends that no fault meets are not counted."""
+        return self._state.faults.asked[call]
 
     # Of the three that follow, *of* picks the calls, None all of the kind: the topic of a "send", the group of a
     # "commit", "commit_in" or "add_group", the transactional id of a "claim" or an "end".

@@ -52,6 +52,15 @@ class Group:
             del self.members[member.member_id]
             self.rebalance()
 
+    def cannot_leave(self, member: Member) -> None:
+        """A member ends while nobody hears of it: it is one until its session has ended, which begins when all is back.
+
+        A coordinator that was started again, or that was frozen, gives its members the whole of their sessions.
+        """
+        if self.members.get(member.member_id) is member:
+            member.crash()
+            self.do_later(self._end_session_after_outage(member))
+
     def expire(self, member_id: str, notice_after_s: float) -> None:
         member = self.members.pop(member_id)
         self.rebalance()
@@ -176,6 +185,11 @@ class Group:
         task = asyncio.create_task(what, name=f"memory-group-{self.name}-later")
         self._later[task] = None
         task.add_done_callback(self._later.pop)
+
+    async def _end_session_after_outage(self, member: Member) -> None:
+        while self._state.faults.down:
+            await self._state.changed.wait()
+        await self._end_session(member, member.session_timeout_s)
 
     async def _end_session(self, member: Member, session_s: float) -> None:
         await asyncio.sleep(session_s)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections import defaultdict, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from math import inf
 from typing import Literal, TypeVar
 
 from reactive_kafka.broker.client import Written
@@ -93,6 +94,7 @@ class Faults:
     """
 
     def __init__(self) -> None:
+        self.asked: Counter[Call] = Counter()
         self.down = False
         self.down_since = 0.0  # when it went down last, by the monotonic clock
         self.answer_timeout_s = 10.0
@@ -107,6 +109,7 @@ class Faults:
 
     def check_poll(self) -> None:
         """A poll: an absent broker is no error of it, only what the script has."""
+        self.asked["poll"] += 1
         script = self._script("poll", None)
         if script and (error := script.popleft().error) is not None:
             raise error
@@ -120,6 +123,7 @@ class Faults:
 
         A request that was held goes on even when its caller has given up: it may still take effect.
         """
+        self.asked[call] += 1
         if self.down:
             raise TransientBrokerError("the in-memory broker is down")
         if call == "send" and of in self.away:
@@ -166,12 +170,16 @@ class Signal:
             if not waiter.done():
                 waiter.set_result(None)
 
+    async def wait(self) -> None:
+        """Wait for the next change."""
+        await self.wait_until(inf)
+
     async def wait_until(self, deadline: float) -> bool:
         """Wait for the next change; False if the loop's time reaches *deadline* first."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(None if deadline == inf else deadline):
                 await waiter
         except TimeoutError:
             return False
