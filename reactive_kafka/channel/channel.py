@@ -194,8 +194,7 @@ class _Iteration:
         self._channel = channel
 
     def held(self, *, briefly: bool) -> Iterator[Held]:
-        for tracker in self._channel.session.clients.holding():
-            yield tracker, tracker.open_at_handlers()
+        yield from self._channel.session.kept()
 
 
 def _next(session: ChannelSession, lane: Lane, spec: ChannelSpec) -> Message[Any] | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -31,6 +31,7 @@ from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.hook import DeliveryHook, NoHook, SharedHook
 from reactive_kafka.verdicts.nack import VerdictParts
 
@@ -54,6 +55,9 @@ class ChannelSession:
         settings, services = spec.settings, spec.services
         clock, observer = services.clock, services.observer
         self._settings = settings
+        self._clock = clock
+        # An application that iterates over the channel has what a handler would have.
+        self._iterates = spec.make_workers is None
         self._totals = totals
         self.schemas, self._looked_at = spec.schemas, 0
         # Everything tells the clients something, and they need everything: so their (empty) set and the signals come
@@ -78,9 +82,15 @@ class ChannelSession:
         self.worker_signals = WorkerSignals(verdicts, self.acknowledger, signals.exit, clients.store_plans)
         self.workers = self._workers(spec)
         self.guard = PoisonGuard(
-            verdicts, self.workers, self.acknowledger.dead_letter, clients.holding,
-            lambda: clients.holding(also_left=True), signals.is_over,
-        )  # fmt: skip
+            verdicts,
+            self.workers,
+            self.acknowledger.dead_letter,
+            clients.holding,
+            lambda: clients.holding(also_left=True),
+            signals.is_over,
+            is_held_up=self._is_held_up,
+            kept=self.kept,
+        )
         shared = ClientParts(
             settings=settings, clock=clock, observer=observer, spawn=self.spawn, connector=services.connector,
             reader=self.hook.reader(spec.connector or services.connector),
@@ -133,6 +143,22 @@ class ChannelSession:
             trackers=self.clients.holding,
         )
         return spec.make_workers(self.worker_signals, setup)
+
+    def _is_held_up(self) -> bool:
+        """Whether it waits for its brokers, or a handler of it for those that it uses."""
+        if self.workers.waits_for_outage:
+            return True
+        now = self._clock.monotonic()
+        return any(
+            client.connection.broker_error is not None or client.lifeline.not_ready(now) is not None
+            for client in self.clients
+        )
+
+    def kept(self) -> Iterable[Held]:
+        """The records that the application keeps without a verdict, by partition."""
+        if self._iterates:
+            return ((tracker, tracker.open_at_handlers()) for tracker in self.clients.holding())
+        return self.workers.left_unsettled()
 
     def start(self) -> None:
         """Start all that runs; it connects, and goes on trying while no broker answers."""

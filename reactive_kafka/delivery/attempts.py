@@ -231,6 +231,10 @@ class RetryingPool(WorkerPool):
         names = {kind.__name__ for kind in type(error).__mro__ if issubclass(kind, BrokerError | ReplyTimeoutError)}
         return any(route.rpartition(".")[2] in names for route in self._settings.failure_routes)
 
+    @property
+    def waits_for_outage(self) -> bool:
+        return any(one.is_outage for one in self._troubles.values())
+
     def not_ready(self, now: float) -> Iterator[str]:
         patience_s = self._settings.unprocessed_record_max_age_s or LONG_RETRIES_S
         told = [

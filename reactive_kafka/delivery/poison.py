@@ -12,6 +12,7 @@ from reactive_kafka.errors import PoisonError
 from reactive_kafka.observe.events import PoisonSettled, RecordPoisoned
 from reactive_kafka.observe.facts import PoisonFacts
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.nack import VerdictParts
 from reactive_kafka.verdicts.partition import verdicts_of
@@ -28,6 +29,9 @@ class PoisonGuard:
         trackers: Callable[[], Iterable[OffsetTracker]],
         all_trackers: Callable[[], Collection[OffsetTracker]],
         is_over: Callable[[], bool],
+        *,
+        is_held_up: Callable[[], bool] = lambda: False,
+        kept: Callable[[], Iterable[Held]] = tuple,
     ) -> None:
         self._settings = settings = parts.settings
         self._parts = parts
@@ -36,6 +40,11 @@ class PoisonGuard:
         self._trackers = trackers  # of the assigned partitions
         self._all_trackers = all_trackers  # those, and the trackers of suspended partitions
         self._is_over = is_over  # whether the channel has failed or is closed
+        # Whether the channel waits for its brokers: the application gets no further records then.
+        self._is_held_up = is_held_up
+        # The records that the application keeps without a verdict, after their handlers have returned.
+        self._kept = kept
+        self._standing: set[tuple[OffsetTracker, int]] = set()
         self.watch = PoisonWatch(settings.unprocessed_record_max_age_s)
         self.at_failure: tuple[PoisonFacts, ...] = ()  # the record that the channel has failed for, as it was then
         self._has_begun, self.is_resting = asyncio.Event(), False
@@ -52,6 +61,7 @@ class PoisonGuard:
         while not self._is_over():
             self._has_begun.clear()
             now = self._parts.clock.monotonic()
+            self._look_at_kept(now)
             for poison in self.watch.look(self._trackers(), now):
                 self._found(poison, now)
             if self._settings.on_poison == "dead-letter-queue":
@@ -69,6 +79,18 @@ class PoisonGuard:
                 self.is_resting = True
                 await self._has_begun.wait()
                 self.is_resting = False
+
+    def _look_at_kept(self, now: float) -> None:
+        """Have the records that the application keeps not age while the channel waits for its brokers."""
+        if self._is_held_up():
+            for tracker, indexes in self._kept():
+                new = [index for index in indexes if (tracker, index) not in self._standing]
+                tracker.stop_clock(new, now)
+                self._standing.update((tracker, index) for index in new)
+        elif self._standing:
+            for tracker, index in self._standing:
+                tracker.start_clock((index,), now)
+            self._standing.clear()
 
     def begin(self) -> None:
         """A partition begins to hold records: looks begin again, if they have rested."""

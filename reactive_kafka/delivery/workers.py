@@ -283,6 +283,11 @@ class Workers:
         """The records that handlers have returned from without a verdict, by partition: the application has them."""
         return ()
 
+    @property
+    def waits_for_outage(self) -> bool:
+        """Whether a handler failed because a broker, a store or a registry is away, and waits for its next call."""
+        return False
+
     def not_ready(self, now: float) -> Iterable[str]:
         """What records wait for between two calls of their handler, where that takes long."""
         return ()
