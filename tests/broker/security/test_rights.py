@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
-from reactive_kafka import App
+from reactive_kafka import App, Message, TopicPartition
 from tests.broker.hazards.faults import until
 from tests.broker.security.guarded import Guarded, Right
 from tests.broker.security.service import Service
@@ -256,3 +258,47 @@ async def test_a_right_to_write_that_is_missing_is_named_before_anything_is_sent
             await until(lambda: app.health().ready.status == "UP", "it is ready")
             await emitter.send(b"1")
             assert await service.written() == [b"1"]
+
+
+async def test_a_right_that_is_withdrawn_from_one_topic_keeps_no_position_of_another_back(guarded: Guarded) -> None:
+    read_results = ("READ", "TOPIC", "results")
+    with denied(guarded, {READ_ORDERS, read_results, JOIN}) as (service, rights):
+        orders, results = (TopicPartition(name, 0) for name in (service.topic, service.results))
+        channel = {
+            "topics": [service.topic, service.results],
+            "group_id": service.group,
+            "auto_offset_reset": "earliest",
+            "value_deserializer": "bytes",
+            "commit_interval": "0.1s",
+            "max_uncommitted": 10,
+        }
+        kafka = guarded.way("PLAIN", user=USER)
+        app = App({"kafka": kafka, "incoming": {"both": channel}, "http": {"enabled": False}})
+        release = asyncio.Event()
+
+        @app.incoming("both")
+        async def handle(message: Message[bytes]) -> None:
+            if message.topic == service.results:
+                await release.wait()
+
+        def committed() -> dict[TopicPartition, int | None]:
+            return {one.partition: one.committed for one in app.facts().channels[0].partitions}
+
+        async with AIOKafkaProducer(bootstrap_servers=guarded.open) as producer:
+            await producer.send_and_wait(service.results, b"1")
+            async with app:
+                await until(lambda: any(one.in_flight for one in app.facts().channels[0].partitions), "it is handled")
+                rights.withdraw(read_results)
+                rights.grant(SEE_RESULTS)
+                release.set()
+                await until(lambda: f"commit of {results}" in str(app.health().ready.to_json()), "it is named")
+                for _ in range(30):
+                    await producer.send_and_wait(service.topic, b"2")
+                await until(lambda: committed()[orders] == 30, "the other topic is read and committed")
+                assert not committed()[results]
+                assert app.health().live.is_up
+                rights.grant(read_results)
+                await until(lambda: committed()[results] == 1, "it is stored once it may be")
+                await producer.send_and_wait(service.results, b"3")
+                await until(lambda: committed()[results] == 2, "and read on")
+                await until(lambda: app.health().ready.is_up, "it is ready")
