@@ -60,6 +60,7 @@ class CheckpointHook:
         self.check = self._transactions.open.check
         self.check_up_to = self._transactions.open.check_up_to
         self.refuse = self._transactions.refuse
+        self.nack_at_end = self._transactions.nack_at_end
         self.may_have_stored = self._transactions.may_have_stored
         self.find_out = self._transactions.find_out
 
@@ -115,7 +116,9 @@ class CheckpointHook:
     def _mine(self, delivery: Delivery) -> OwnedRow | None:
         return None if delivery.tracker.is_closed else self._rows.of(delivery.tracker)
 
-    def transaction(self, deliveries: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
+    def transaction(
+        self, deliveries: Sequence[Delivery], *, is_batch: bool = False
+    ) -> AbstractAsyncContextManager[Any]:
         channel = self._settings.name
         if not self._home.is_here:
             raise CheckpointError(
@@ -126,7 +129,7 @@ class CheckpointHook:
             client = self._rows.client_of(delivery.tracker)
             if client is not None and client.is_for_retries:
                 raise self._none_of_its(delivery, "transaction")
-        return self._transactions.of(deliveries)
+        return self._transactions.of(deliveries, is_batch=is_batch)
 
     def writes_letter(self, delivery: Delivery) -> None:
         return None

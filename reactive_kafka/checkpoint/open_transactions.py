@@ -42,6 +42,10 @@ class Part:
         self.lock: asyncio.Lock | None = None  # the row's, while it is held
         self.is_ending = False  # its commit has been sent
         self.is_refused = False  # one of its records got another verdict: it stores nothing
+        # Of a batch: index -> what carries out the nack that was given to one of its records in the block.
+        self.nacks: dict[int, Callable[[], asyncio.Future[bool]]] = {}
+        self.failed: set[int] = set()  # the records whose nack has been carried out, or is being so
+        self.is_batch = False
         self.due: PendingCommit | None = None  # what is stored for the partition, once the block has ended
 
     @property

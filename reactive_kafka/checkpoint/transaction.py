@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from reactive_kafka.backoff import Waits
 from reactive_kafka.checkpoint.open_transactions import BACKOFF, OpenTransactions, Outcomes, Part
@@ -44,19 +44,27 @@ class Transactions:
         self._fail = fail
         self._outcomes = Outcomes(rows, duplicates)
 
-    def of(self, deliveries: Sequence[Delivery]) -> Opened:
-        """A transaction that settles these deliveries, except those with a verdict."""
+    def of(self, deliveries: Sequence[Delivery], *, is_batch: bool = False) -> Opened:
+        """A transaction that settles these deliveries, except those with a verdict.
+
+        In that of a batch a single record may be nacked: it meets its failure strategy when the block ends, and the
+        others are stored.
+        """
         store = self._rows.store
         if not isinstance(store, TransactionalStore):
             raise CheckpointError(
                 f"channel {self._name!r}: its checkpoint store ({type(store).__name__}) has no transactions; "
                 "SQLite, PostgreSQL and Redis have"
             )
-        return self._run(store, deliveries)
+        return self._run(store, deliveries, is_batch=is_batch)
 
     @asynccontextmanager
-    async def _run(self, store: TransactionalStore, deliveries: Sequence[Delivery]) -> AsyncIterator[Any]:
+    async def _run(
+        self, store: TransactionalStore, deliveries: Sequence[Delivery], *, is_batch: bool
+    ) -> AsyncIterator[Any]:
         parts = self._parts(deliveries)
+        for part in parts:
+            part.is_batch = is_batch
         with self.open.opened(parts):
             await self._hold(parts)
             for part in parts:
@@ -68,8 +76,10 @@ class Transactions:
             try:
                 yield connection
                 self._check_open(parts)
+                await self._carry_out_nacks(parts)
             except BaseException as error:
                 await opened.__aexit__(type(error), error, error.__traceback__)
+                _begin_nacks(parts)  # these verdicts stand, whatever becomes of the others
                 raise
             with self._waiting(parts):
                 await self._end(opened, parts, writes)
@@ -121,8 +131,35 @@ class Transactions:
         self._outcomes.check_ours(parts)
         for part in parts:
             for delivery in part.deliveries:
-                if part.is_refused or not is_open(delivery):
+                if part.is_refused or not (is_open(delivery) or delivery.index in part.failed):
                     raise CheckpointError(f"{delivery!r} has got its verdict meanwhile: nothing is stored")
+
+    async def _carry_out_nacks(self, parts: list[Part]) -> None:
+        """Have the records that were nacked in the block meet their failure strategy, before the position passes them.
+
+        After a crash in between they meet it once more. CheckpointError: one of them is not settled by it.
+        """
+        nacks = _begin_nacks(parts)
+        if not nacks:
+            return
+        with self._waiting(parts):
+            await asyncio.wait(nacks)
+        for part in parts:
+            for delivery in part.deliveries:
+                if delivery.index in part.failed and not part.tracker.is_settled(delivery.index):
+                    raise CheckpointError(f"{delivery!r} was nacked and stays unsettled: nothing is stored")
+        self._check_open(parts)
+
+    def nack_at_end(
+        self, delivery: Delivery, carry_out: Callable[[], asyncio.Future[bool]]
+    ) -> Literal["taken", "twice"] | None:
+        part = self.open.of(delivery.tracker, delivery.index)
+        if part is None or not part.is_batch or part.is_ending or part.is_refused:
+            return None
+        if delivery.index in part.nacks or delivery.index in part.failed:
+            return "twice"
+        part.nacks[delivery.index] = carry_out
+        return "taken"
 
     def _check_entry(self, parts: list[Part]) -> None:
         """The same before the block, and raise if a record before the deliveries is unsettled."""
@@ -221,6 +258,17 @@ class Transactions:
         async with part.claim.lock:  # a transaction of the partition holds it until its commit is answered
             with self._waiting([part]):
                 await self._outcomes.find_out(part)
+
+
+def _begin_nacks(parts: list[Part]) -> list[asyncio.Future[bool]]:
+    """Begin to carry out the nacks that were given in the block."""
+    begun = []
+    for part in parts:
+        while part.nacks:
+            index, carry_out = part.nacks.popitem()
+            part.failed.add(index)
+            begun.append(carry_out())
+    return begun
 
 
 def _nacks_before(part: Part) -> list[asyncio.Future[bool]]:

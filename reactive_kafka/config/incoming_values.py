@@ -131,7 +131,7 @@ def _read_assigned(raw: Any) -> Assigned:
         return AssignedTopic(topic=match["topic"])
     partition, start = TopicPartition(match["topic"], int(match["number"])), match["start"]
     if match["time"] is not None:
-        return AssignedPartition(partition=partition, start=_time(shown("", match[0]), match["time"]))
+        return AssignedPartition(partition=partition, start=_time(shown("assign", match[0]), match["time"]))
     if start is None:
         return AssignedPartition(partition=partition)
     first, until = int(start.partition("..")[0]), None if match["until"] is None else int(match["until"])

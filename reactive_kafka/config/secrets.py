@@ -64,6 +64,11 @@ _PARAMETER = re.compile(r"(?<=[;?&])([^=;&?\s]+)=([^;&\s]+)")  # of a URL: ;toke
 
 _ASSIGNED = re.compile(r"[\w.-]{1,249}:\d{1,10}@\d{4}-\d\d-\d\d(?:[T ][\d:.Z+-]+)?")  # no URL: a partition and a time
 
+_ASSIGN = "assign"
+# What stands in that key: a partition with whatever was meant to be a time. No URL has its user in this form, but for
+# one without a scheme whose password is a number, which nobody writes here.
+_MEANT_AS_ASSIGNED = re.compile(r"[\w.-]{1,249}:\d{1,10}@[\w:.+ -]{0,60}")
+
 
 def is_secret(name: str) -> bool:
     """True for names whose values are never shown: those with password, secret, token, jaas or the like in them."""
@@ -97,12 +102,14 @@ def masked(name: str, value: Any) -> Any:
         return MASK
     if isinstance(value, str):
         text = revealed(value)
+        if name == _ASSIGN and _MEANT_AS_ASSIGNED.fullmatch(text.strip()):
+            return text
         url = _without_secrets(text)
         return MASK if url == text and isinstance(value, Secret) else url
     if isinstance(value, Mapping):
         return {masked("", str(key)): masked(str(key), item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [masked("", item) for item in value]
+        return [masked(name if name == _ASSIGN else "", item) for item in value]
     return value
 
 

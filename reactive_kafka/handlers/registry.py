@@ -20,6 +20,7 @@ from reactive_kafka.handlers.lost_outputs import may_lose_outputs
 from reactive_kafka.handlers.matches import Incoming, Match, misfits, unused
 from reactive_kafka.handlers.memory import MemoryUse, memory_problems
 from reactive_kafka.handlers.middleware import Layers
+from reactive_kafka.handlers.put_off import cannot_put_off
 from reactive_kafka.handlers.signature import (
     HandlerDraft,
     Shape,
@@ -151,7 +152,8 @@ class Registry:
         unfed = tuple(name for name in outgoing if name not in fed)
         told = chain.from_iterable(unused(one, matches.get(name, ())) for name, one in settings.incoming.items())
         lost = chain.from_iterable(map(may_lose_outputs, incoming.values()))
-        return AppSpec(incoming, outgoing, tuple(found.sources), (*found.warnings, *told, *lost), unfed, made)
+        late = chain.from_iterable(map(cannot_put_off, incoming.values()))
+        return AppSpec(incoming, outgoing, tuple(found.sources), (*found.warnings, *told, *lost, *late), unfed, made)
 
     def _found(self, settings: Settings) -> Found:
         found = Found()

@@ -158,6 +158,10 @@ class Acknowledger:
         # The application may not nack a record of its own open transaction: it can raise an error in the block. A
         # failure or poison cannot wait for that, since the block may never end: the transaction loses.
         if is_by_hand:
+            later = self.hook.nack_at_end(delivery, lambda: self._nack_now(delivery, carry_out))
+            if later is not None:
+                # Who awaits this in the block must not wait for the block's end.
+                return self.futures.yes if later == "taken" else self.futures.no
             self.hook.check(delivery.tracker, delivery.index)
         else:
             self.hook.refuse(delivery)

@@ -71,7 +71,7 @@ class Batch(Sequence[Message[T]], Generic[T]):
 
     def transaction(self) -> AbstractAsyncContextManager[Any]:
         """One transaction of the checkpoint store for the whole batch, as :meth:`Message.transaction` is for one."""
-        return verdicts_of(self._messages[0].tracker).channel.hook.transaction(self._messages)
+        return verdicts_of(self._messages[0].tracker).channel.hook.transaction(self._messages, is_batch=True)
 
     def ack_up_to(self, message: Message[T]) -> Future[bool]:
         """Ack *message* and those before it in this batch, of every partition; True if that was at least one.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, NoReturn, Protocol
+from typing import Any, Literal, NamedTuple, NoReturn, Protocol
 
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -113,8 +114,22 @@ class DeliveryHook(Protocol):
     def checkpoint(self, delivery: Delivery) -> MessageCheckpoint:
         """The state of the delivery's partition. Raises as ``Message.checkpoint`` does."""
 
-    def transaction(self, deliveries: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
-        """A transaction that settles these deliveries. Raises as ``Message.transaction`` does."""
+    def transaction(
+        self, deliveries: Sequence[Delivery], *, is_batch: bool = False
+    ) -> AbstractAsyncContextManager[Any]:
+        """A transaction that settles these deliveries. Raises as ``Message.transaction`` does.
+
+        One of a batch takes nacks of single deliveries (:meth:`nack_at_end`).
+        """
+
+    def nack_at_end(
+        self, delivery: Delivery, carry_out: Callable[[], Future[bool]]
+    ) -> Literal["taken", "twice"] | None:
+        """Call *carry_out* when the block of the batch transaction ends that a delivery is in, before that is stored.
+
+        None: it is in none that could do so. ``twice``: it has been nacked there before.
+        """
+        return None
 
     def unstored(self, trackers: Callable[[], Iterable[OffsetTracker]]) -> Mapping[TopicPartition, int]:
         """partition -> its records that take up room, also settled ones, while the store is away; else empty."""
@@ -154,7 +169,9 @@ class NoHook(DeliveryHook):
     def checkpoint(self, delivery: Delivery) -> MessageCheckpoint:
         self._no_store("a state")
 
-    def transaction(self, deliveries: Sequence[Delivery]) -> AbstractAsyncContextManager[Any]:
+    def transaction(
+        self, deliveries: Sequence[Delivery], *, is_batch: bool = False
+    ) -> AbstractAsyncContextManager[Any]:
         self._no_store("a transaction")
 
     def _no_store(self, what: str) -> NoReturn:

@@ -14,7 +14,15 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import ChannelClosedError, HandlerError, RetryLaterError
 from reactive_kafka.failure.decision import Decision, FailedRecord, Skip, Stop, Write
 from reactive_kafka.failure.headers import delay_of
-from reactive_kafka.observe.events import Event, Observer, RecordDeadLettered, RecordDelayed, RecordIgnored, RecordLeft
+from reactive_kafka.observe.events import (
+    Event,
+    Observer,
+    RecordDeadLettered,
+    RecordDelayed,
+    RecordIgnored,
+    RecordLeft,
+    RecordPutOff,
+)
 from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.records import RawRecord, Record, TopicPartition
 from reactive_kafka.tasks import Spawn
@@ -195,7 +203,11 @@ class FailureRunner:
         about = failure_of(self._channel, delivery, reason)
         if write.kind == "retry":
             totals.delayed += 1
-            return RecordDelayed(**about, to=write.topic, delay_s=(delay_ms or 0) / 1000)
+            delay_s = (delay_ms or 0) / 1000
+            if isinstance(reason, RetryLaterError):
+                about = {**about, "reason": str(reason), "error": None}
+                return RecordPutOff(**about, to=write.topic, delay_s=delay_s)
+            return RecordDelayed(**about, to=write.topic, delay_s=delay_s)
         totals.dead_lettered += 1
         return RecordDeadLettered(**about, to=write.topic)
 

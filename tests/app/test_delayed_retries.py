@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import Any
 
 import pytest
 
 from reactive_kafka import App, Batch, Headers, Message
-from tests.app.helpers import facts, in_virtual_time, make_app, make_broker, now, running, send, tp, until
+from reactive_kafka.observe.events import RecordPutOff
+from tests.app.helpers import Recorder, facts, in_virtual_time, make_app, make_broker, now, running, send, tp, until
 
 TOPICS = ["orders_retry_1000", "orders_retry_10000"]
 LETTERS = "dead-letter-topic-orders"
 
 
-def retrying_app(topics: list[str] = TOPICS, *, more: dict[str, Any] | None = None, **orders: Any) -> App:
+def retrying_app(
+    topics: list[str] = TOPICS,
+    *,
+    more: dict[str, Any] | None = None,
+    recorder: Recorder | None = None,
+    **orders: Any,
+) -> App:
     return make_app(
+        recorder,
         failure_strategy="delayed-retry-topic",
         delayed_retry={"topics": topics, **(more or {})},
         commit_interval="100ms",
@@ -253,6 +262,56 @@ async def test_a_handler_has_its_record_come_again_from_the_topic_with_the_neare
     assert [name for name, _ in seen] == ["orders", "orders", topic]
     wait_s = int(topic.rpartition("_")[2]) / 1000
     assert wait_s <= round(seen[2][1] - seen[0][1], 3) < wait_s + 1
+
+
+@in_virtual_time
+async def test_a_record_that_is_put_off_is_no_warning_and_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    recorder = Recorder()
+    app, seen = retrying_app(recorder=recorder), list[str]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.topic)
+        if len(seen) <= 3:
+            message.retry_later("1s")
+
+    with caplog.at_level(logging.INFO, logger="reactive_kafka"):
+        async with running(app) as test:
+            await send(test, b"x")
+            await until(lambda: len(seen) == 4, 60)
+            await test.settled()
+            assert app.health().ready.is_up
+    events = recorder.of(RecordPutOff)
+    assert [(event.to, event.delay_s, event.error) for event in events] == [(TOPICS[0], 1.0, None)] * 3
+    assert [record.message for record in caplog.records if record.levelno >= logging.WARNING] == []
+    assert any("put off, next call in 1 s through" in record.message for record in caplog.records)
+
+
+async def asks(message: Message[bytes]) -> None:
+    message.retry_later("1s")
+
+
+async def asks_by_another(message: Message[bytes]) -> None:
+    await asks(message)
+
+
+async def does_not_ask(message: Message[bytes]) -> None: ...
+
+
+def put_off_warnings(app: App, handler: Any) -> list[str]:
+    app.incoming("orders")(handler)
+    app.configure()
+    assert app._spec is not None
+    return [warning for warning in app._spec.warnings if "retry_later()" in warning]
+
+
+@pytest.mark.parametrize("handler", [asks, asks_by_another])
+def test_a_channel_that_cannot_put_off_is_told_at_the_start_of_a_handler_that_asks(handler: Any) -> None:
+    (warning,) = put_off_warnings(make_app(), handler)
+    assert 'set failure_strategy = "delayed-retry-topic"' in warning
+    assert handler.__name__ in warning
+    assert put_off_warnings(retrying_app(), handler) == []
+    assert put_off_warnings(make_app(), does_not_ask) == []
 
 
 @in_virtual_time

@@ -133,6 +133,20 @@ def test_partitions_that_cannot_be_read_name_the_form(written: object, said: str
     assert said in str(raised.value)
 
 
+@pytest.mark.parametrize("item", ["orders:0@time", "my_topic:3@now", "orders:1@2026", "orders:0@2026-13-01", "o:0@-1"])
+@pytest.mark.parametrize("is_listed", [True, False])
+def test_an_item_whose_time_cannot_be_read_is_shown_as_it_stands(item: str, is_listed: bool) -> None:
+    line = only_problem({"incoming": {"orders": {"group_id": "g", "assign": [item] if is_listed else item}}})
+    assert f"the time of {item!r} cannot be read" in line
+    assert "***" not in line
+    assert line.count(item) == 2
+
+
+def test_the_user_of_a_url_is_not_shown_in_assign_either() -> None:
+    line = only_problem({"incoming": {"orders": {"group_id": "g", "assign": ["kafka://admin:hunter2@broker:9092"]}}})
+    assert "hunter2" not in line
+
+
 BOUNDS = st.lists(st.integers(0, 2**63 - 1), min_size=2, max_size=8, unique=True).map(sorted)
 
 

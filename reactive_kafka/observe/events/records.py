@@ -99,6 +99,11 @@ class RecordDelayed(RecordWritten):
     delay_s: float
 
 
+@event("{records} {was} put off, next call in {delay_s:g} s through {to}", level="info")
+class RecordPutOff(RecordDelayed):
+    """A handler has called ``retry_later``: its record was written to a retry topic. Nothing has failed."""
+
+
 @event("{records} {was} nacked and {stays} uncommitted", level="error")
 class RecordLeft(RecordFailed):
     """A record was nacked while its channel was stopping or had failed."""
