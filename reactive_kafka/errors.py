@@ -47,8 +47,11 @@ ReactiveKafkaError
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TypeVar
 
 from reactive_kafka.records import TopicPartition
+
+E = TypeVar("E", bound=BaseException)
 
 
 class ReactiveKafkaError(Exception):
@@ -76,6 +79,26 @@ def describe(error: BaseException) -> str:
 
 
 "".encode("unicode_escape")  # loads the codec, which is not possible any more during interpreter shutdown
+
+
+def without_frames(error: E) -> E:
+    """The same error, to be kept: it and its causes hold no frames any more, nor what is in their variables.
+
+    An error that is kept with its traceback keeps every object that the calls have worked with. If one of these is
+    where the error is kept, only the cyclic collector frees them, and that does not see how much memory they take.
+    """
+    seen = set[int]()
+    todo: list[BaseException | None] = [error]
+    while todo:
+        one = todo.pop()
+        if one is None or id(one) in seen:
+            continue
+        seen.add(id(one))
+        one.__traceback__ = None
+        todo += [one.__cause__, one.__context__]
+        if isinstance(one, BaseExceptionGroup):
+            todo += one.exceptions
+    return error
 
 
 def escaped(text: str) -> str:

@@ -14,6 +14,7 @@ from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.commit.metadata.codec import decode
 from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.errors import BrokerError, NotOwnerError, TransientBrokerError
+from reactive_kafka.partitions.partition import lag_begins
 from reactive_kafka.partitions.start import Where, check_where
 from reactive_kafka.records import PartitionLike, TopicPartition, as_partition
 from reactive_kafka.tasks import HomeLoop
@@ -100,19 +101,20 @@ class ChannelOffsets:
     async def lag(self) -> dict[TopicPartition, int]:
         """partition -> records between the committed position and the log end, both asked of the broker.
 
-        Without a committed position it is counted from where reading started. Partitions in which reading has not
-        started are left out.
+        Without a committed position it is counted from where reading started, and with ``commit_strategy = "ignore"``
+        from the first record that is not settled. Partitions in which reading has not started are left out.
 
         Raises:
             BrokerError: The broker did not answer.
         """
-        committed = await self.committed()
+        commits = self._settings.commit_strategy != "ignore"
+        committed = await self.committed() if commits else {}
         found: dict[TopicPartition, int] = {}
         for client, partitions in self._shares():
             ends = await self._consumer(client).end_offsets(partitions)
             for partition, end in ends.items():
                 tracker, position = client.table.trackers.get(partition), committed.get(partition)
-                behind = tracker.start if position is None and tracker is not None else position
+                behind = position if tracker is None else lag_begins(tracker, position, commits=commits)
                 if behind is not None:
                     found[partition] = max(0, end - behind)
         return found

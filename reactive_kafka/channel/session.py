@@ -26,7 +26,7 @@ from reactive_kafka.observe.events import ConsumersIdle
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.letters import Failures
-from reactive_kafka.partitions.partition import Partition, is_done
+from reactive_kafka.partitions.partition import Partition, is_done, lag_begins
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
@@ -58,6 +58,7 @@ class ChannelSession:
         self._clock = clock
         # An application that iterates over the channel has what a handler would have.
         self._iterates = spec.make_workers is None
+        self.commits = settings.commit_strategy != "ignore"
         self._totals = totals
         self.schemas, self._looked_at = spec.schemas, 0
         # Everything tells the clients something, and they need everything: so their (empty) set and the signals come
@@ -313,7 +314,7 @@ def _partition(
     session: ChannelSession, one: Partition, tracker: OffsetTracker, now: float, *, is_paused: bool
 ) -> PartitionFacts:
     oldest = oldest_started(tracker)
-    behind = tracker.start if tracker.committed is None else tracker.committed
+    behind = lag_begins(tracker, tracker.committed, commits=session.commits)
     return PartitionFacts(
         partition=one.id, position=tracker.position, committed=tracker.committed, log_end=one.end,
         lag=None if one.end is None else max(0, one.end - behind), in_flight=one.in_flight, queued=one.queued,

@@ -75,7 +75,8 @@ COMMITTED_OFFSET = _gauge("committed_offset", "offset", _PARTITION,
     "Committed position of the group; no series while nothing is committed.")
 POSITION = _gauge("position", "offset", _PARTITION, "Offset of the next record to read.")
 LAG = _gauge("lag_records", "records", _PARTITION,
-    "Log end minus committed offset; no series while the log end is unknown.")
+    "Log end minus committed offset, or minus handled offset with commit_strategy = ignore; no series while the log "
+    "end is unknown.")
 HANDLER_DURATION = _histogram("handler_duration_seconds", "seconds", _CHANNEL, "Duration of one handler call.")
 DELIVERY_DELAY = _histogram("delivery_delay_seconds", "seconds", _CHANNEL,
     "Time from a record's timestamp until its handler got it.")

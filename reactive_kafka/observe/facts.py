@@ -93,7 +93,7 @@ class PartitionFacts:
     position: int  # offset of the next record to read
     committed: int | None  # None: nothing is committed
     log_end: int | None  # None: not known yet
-    lag: int | None  # log end minus committed; minus where reading began, if nothing is committed
+    lag: int | None  # log end minus committed; minus the first unsettled record, if the channel commits nothing
     in_flight: int  # with a handler, not settled
     queued: int  # received, not with a handler yet
     oldest_unacked_s: float | None  # None: nothing is in flight

@@ -234,6 +234,16 @@ class Partition:
         return None if self.live is None else self.metadata.user
 
 
+def lag_begins(tracker: OffsetTracker, committed: int | None, *, commits: bool) -> int:
+    """The offset from which on records count as lag: the committed position, or where reading began without one.
+
+    A channel that commits nothing never moves that: there it is the first record that is not settled.
+    """
+    if not commits:
+        return tracker.safe
+    return tracker.start if committed is None else committed
+
+
 def is_done(one: Partition) -> bool:
     """Whether what is to be read of a partition has an end, has been read, and is settled."""
     return one.is_read_out and one.tracker is not None and one.tracker.safe >= one.tracker.position

@@ -26,12 +26,8 @@ def sizes(root: object, beside: Iterable[str]) -> Counter[str]:
         root: Where to begin.
         beside: Modules whose objects are passed over: what they hold is the test's own.
     """
-    beside = tuple(beside)
     found = Counter[str]()
-    seen = {id(root)}
-    todo: deque[tuple[Any, str]] = deque([(root, type(root).__name__)])
-    while todo:
-        one, name = todo.popleft()
+    for one, name in reachable(root, beside):
         kind = type(one)
         if isinstance(one, CONTAINERS):
             found[f"items in {name}"] += len(one)
@@ -39,13 +35,33 @@ def sizes(root: object, beside: Iterable[str]) -> Counter[str]:
             found[f"objects of {kind.__module__}.{kind.__qualname__}"] += 1
         elif isinstance(one, types.FrameType | types.TracebackType | types.CoroutineType | types.MethodType):
             found[f"objects of {kind.__name__}"] += 1
+    return found
+
+
+def kept_frames(root: object, beside: Iterable[str]) -> list[str]:
+    """Where an error is kept together with the frames that it went through, and all that these hold."""
+    return [
+        f"{name}: {one!r}"
+        for one, name in reachable(root, beside)
+        if (isinstance(one, BaseException) and one.__traceback__ is not None)
+        or (isinstance(one, types.TracebackType) and name in ("Future.*", "Task.*"))
+    ]
+
+
+def reachable(root: object, beside: Iterable[str]) -> Iterator[tuple[Any, str]]:
+    """Every object that can be reached, with a label that says where it was found first."""
+    beside = tuple(beside)
+    seen = {id(root)}
+    todo: deque[tuple[Any, str]] = deque([(root, type(root).__name__)])
+    while todo:
+        one, name = todo.popleft()
+        yield one, name
         for held, label in _held_by(one, name):
             if id(held) in seen or isinstance(held, NOT_OURS) or type(held).__module__.startswith(beside):
                 continue
             if gc.is_tracked(held) or isinstance(held, CONTAINERS):
                 seen.add(id(held))
                 todo.append((held, label))
-    return found
 
 
 def _held_by(one: Any, name: str) -> Iterator[tuple[Any, str]]:

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
 from reactive_kafka import Message
 from reactive_kafka.testing import TestApp
-from tests.app.helpers import committed, facts, in_virtual_time, make_app, positions, running, send, until
+from tests.app.helpers import (
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    positions,
+    running,
+    send,
+    settle_down,
+    tp,
+    until,
+)
 
 
 async def rebalanced(test: TestApp) -> None:
@@ -74,3 +86,28 @@ async def test_what_waits_when_a_partition_comes_straight_back_is_handled_once_w
         await until(lambda: len(seen) >= 4)
         await asyncio.sleep(5)
         assert seen == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("orders", [{}, {"assign": ["orders:0", "orders:1"]}, {"enable_auto_commit": True}])
+@in_virtual_time
+async def test_the_lag_falls_to_what_is_not_handled_though_nothing_is_committed(orders: dict[str, Any]) -> None:
+    app, go_on, seen = make_app(commit_strategy="ignore", **orders), asyncio.Event(), list[bytes]()
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append(message.payload)
+        if message.payload == b"slow":
+            await go_on.wait()
+
+    async with running(app, partitions=2) as test:
+        await send(test, b"", partition=1)
+        await until(lambda: len(seen) == 1)
+        await send(test, b"", b"", b"slow", b"", b"")
+        await until(lambda: len(seen) == 4)
+        await settle_down()
+        assert await app.channel("orders").lag() == {tp(0): 3, tp(1): 0}
+        assert {one.partition: one.lag for one in facts(test).partitions} == {tp(0): 3, tp(1): 0}
+        go_on.set()
+        await test.settled()
+        assert await app.channel("orders").lag() == {tp(0): 0, tp(1): 0}
+        assert {one.partition: one.lag for one in facts(test).partitions} == {tp(0): 0, tp(1): 0}

@@ -13,7 +13,18 @@ from reactive_kafka.commit.metadata import acks as ackmap
 from reactive_kafka.commit.metadata.codec import encode
 from reactive_kafka.observe.events import ChannelFailed, KeptAcksDropped, OffsetReset
 from reactive_kafka.records import Committed
-from tests.app.helpers import Recorder, committed, facts, in_virtual_time, make_app, make_broker, running, tp, until
+from tests.app.helpers import (
+    Recorder,
+    committed,
+    facts,
+    in_virtual_time,
+    make_app,
+    make_broker,
+    running,
+    settle_down,
+    tp,
+    until,
+)
 
 TEN = [b"old-%d" % number for number in range(10)]
 
@@ -332,4 +343,32 @@ async def test_acks_that_were_kept_for_the_old_topic_skip_no_record_of_the_new_o
         await until_all_of(seen, new_values(10))
     assert [(one.from_offset, one.to_offset) for one in told(recorder)] == [(0, 0)]
     assert [one.reason for one in recorder.of(KeptAcksDropped)] == ["reading begins at 0"]
+    await broker.close()
+
+
+@in_virtual_time
+async def test_what_was_looked_up_of_a_recreated_topic_is_void_once_its_partition_drains() -> None:
+    """By the time the answer comes the assignment that asked for it is about to end."""
+    recorder, broker, entered, go_on = Recorder(), make_broker(), asyncio.Event(), asyncio.Event()
+    fill(broker, TEN)
+    app = make_app(recorder, auto_offset_reset="earliest", assign=["orders:0"], drain_timeout="30s")
+
+    @app.incoming("orders")
+    async def note(message: Message[bytes]) -> None:
+        if message.payload == TEN[9]:
+            entered.set()
+            await go_on.wait()
+
+    async with running(app, broker=broker) as test:
+        await entered.wait()
+        look = broker.hold("beginning_offsets")
+        recreate(broker, new_values(50))
+        await look.arrived()
+        stopping = asyncio.create_task(test.app.channel("orders").stop())
+        await asyncio.sleep(0.5)
+        look.release()
+        await settle_down()
+        assert told(recorder) == []
+        go_on.set()
+        await stopping
     await broker.close()

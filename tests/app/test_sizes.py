@@ -16,7 +16,7 @@ from reactive_kafka import App, Message, Record, TransientBrokerError
 from reactive_kafka.errors import ReplyTimeoutError
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import in_virtual_time, make_broker, now, rebalanced, running, tp, until
-from tests.app.sizes import grown, sizes
+from tests.app.sizes import grown, kept_frames, sizes
 
 EPISODES = 10
 BESIDE = ("reactive_kafka.broker.memory", "reactive_kafka.testing", "tests", "_pytest", "hypothesis", "pytest")
@@ -285,6 +285,8 @@ async def test_sizes_at_rest_do_not_grow_with_the_number_of(episode: Episode) ->
                 await episode(service, test, phase * EPISODES + number)
             await at_rest(test)
             looks.append(sizes(service.app, BESIDE))
+            # The log holds a line back for a second, of real time, and shows the traceback with it.
+            assert kept_frames(service.app, (*BESIDE, "reactive_kafka.observe.logs")) == []
         # What is made once, late, grows in one of the phases only.
         steps = [grown(before, after, EPISODES // 2) for before, after in pairwise(looks)]
         more = {label: count for label, count in steps[1].items() if label in steps[0] and label not in BOUNDED}

@@ -235,3 +235,21 @@ class IncrementalGroup(RuleBasedStateMachine):
 
 
 TestIncrementalGroup = IncrementalGroup.TestCase
+
+
+@pytest.mark.parametrize(("committed", "is_ours"), [(4, True), (5, True), (6, False)])
+def test_the_last_position_that_was_sent_before_a_seek_counts_as_ours_and_the_next_one_does_not(
+    committed: int, is_ours: bool
+) -> None:
+    """A rebalance finds it in the group, and the answer to its commit was lost: that does not undo the seek."""
+    table = PartitionTable()
+    table.assign(1, [A])
+    tracker = started(table, A)
+    tracker.deliver(range(5), 5)
+    tracker.attempted = 5
+    one = table.get(A)
+    assert one is not None
+    table.start(one, OffsetTracker(A, 20))
+    table.revoke([A])
+    table.assign(2, [A])
+    assert table.is_retained(one, committed) is is_ours

@@ -55,6 +55,32 @@ TEXTS = {
         spark_error("PythonException", f"RuntimeError: {CANNOT_READ} 'avro': No module named 'x'", "PySparkException"),
         UnfitExecutorsError,
     ),
+    "a data source that is not installed": (
+        spark_error(
+            "AnalysisException", "[DATA_SOURCE_NOT_FOUND] Failed to find the data source: delta.", "PySparkException"
+        ),
+        UnfitExecutorsError,
+    ),
+    "a data source that an older Spark does not find": (
+        java_error("java.lang.ClassNotFoundException: Failed to find data source: delta. Please find packages at"),
+        UnfitExecutorsError,
+    ),
+    "a Java class that executors lack": (
+        java_error(f"{STAGE}java.lang.NoClassDefFoundError: org/postgresql/Driver"),
+        UnfitExecutorsError,
+    ),
+    "a module that the driver lacks": (ModuleNotFoundError("No module named 'pandas'"), UnfitExecutorsError),
+    "a module that executors lack": (
+        spark_error(
+            "PythonException",
+            "An exception was thrown\nTraceback (most recent call last):\n  File 'f.py', line 1, in f\n"
+            "ModuleNotFoundError: No module named 'pandas'",
+            "PySparkException",
+        ),
+        UnfitExecutorsError,
+    ),
+    "a name that a module does not have": (ImportError("cannot import name 'fd' from 'jobs'"), BadCodeError),
+    "a function's words on a data source mean nothing": (ValueError("DATA_SOURCE_NOT_FOUND"), BadDataError),
     "no Python": (java_error(f'{STAGE}java.io.IOException: Cannot run program "python3.9"'), ClusterError),
     "the master gave us up": (java_error(f"{STAGE}Master removed our application: KILLED"), ClusterError),
     "executors that died four times": (

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka.errors import BadDataError, OffloadError, SessionLostError, WorkerLostError
+from reactive_kafka.spark.batches.failures import UnfitExecutorsError
 from reactive_kafka.spark.session.engine import SparkEngine
 from tests.spark.test_engine import soon
 
@@ -66,7 +67,7 @@ def exists(spark: Any) -> None:
 
 FAILURES: dict[str, tuple[Callable[[Any], Any], type[OffloadError], str]] = {
     "a Python function on an executor": (in_python(raises), BadDataError, "LookupError: row 7 is broken"),
-    "a module that executors lack": (in_python(imports), OffloadError, "ModuleNotFoundError: No module named"),
+    "a module that executors lack": (in_python(imports), UnfitExecutorsError, "ModuleNotFoundError: No module named"),
     "a Python worker that exits": (in_python(exits), WorkerLostError, "exited unexpectedly"),
     "a cast": (sql("select cast(concat('x', id) as int) from range(3)"), BadDataError, "CAST_INVALID_INPUT"),
     "a division": (sql("select 1 / id from range(3)"), BadDataError, "DIVIDE_BY_ZERO"),
@@ -76,7 +77,7 @@ FAILURES: dict[str, tuple[Callable[[Any], Any], type[OffloadError], str]] = {
     "a path that exists": (exists, OffloadError, "PATH_ALREADY_EXISTS"),
     "a source that is not there": (
         lambda spark: spark.read.format("nope").load(),
-        OffloadError,
+        UnfitExecutorsError,
         "DATA_SOURCE_NOT_FOUND",
     ),
     "too much for the driver": (sql("select repeat('x', 2000000000)"), BadDataError, "OutOfMemoryError"),

@@ -23,7 +23,10 @@ LONGEST_REASON = 300
 
 
 class UnfitExecutorsError(ClusterError):
-    """Executors lack a package that reading the channel's format needs; somebody has to install it there."""
+    """Spark lacks something that somebody has to install there: a data source, a Java class, a Python module.
+
+    The function needs it, or reading the channel's format does. No record can be to blame, so none is nacked.
+    """
 
 
 CANNOT_READ = "reactive-kafka: executors cannot read the format"  # how what they raise then begins
@@ -40,7 +43,10 @@ _LOST_TEXTS = (
     "failed to connect to all addresses",
 )
 _TEXTS: Mapping[type[OffloadError], tuple[str, ...]] = {
-    UnfitExecutorsError: (CANNOT_READ,),
+    UnfitExecutorsError: (
+        CANNOT_READ, "DATA_SOURCE_NOT_FOUND", "Failed to find data source",
+        "java.lang.ClassNotFoundException", "java.lang.NoClassDefFoundError",
+    ),
     ClusterError: (
         "PYTHON_VERSION_MISMATCH", "Python in worker has different version", "Python worker failed to connect back",
         "Cannot run program",  # no Python at all where the executors are
@@ -68,10 +74,12 @@ _BAD_CODE_TYPES = frozenset({
 })  # fmt: skip
 _BAD_DATA_TYPES = {"NumberFormatException", "ArithmeticException", "DateTimeException", "SparkRuntimeException"}
 _BAD_CODE_IN_PYTHON = re.compile(
-    r"(\w+\.)*(ModuleNotFoundError|ImportError|NameError|SyntaxError|NotImplementedError|"
+    r"(\w+\.)*(ImportError|NameError|SyntaxError|NotImplementedError|"
     r"Connection\w*Error|TimeoutError|OperationalError|InterfaceError)\b"
 )
 """The start of the line that ``reason_of`` makes of an error in an executor's Python."""
+_LACKS_A_MODULE = re.compile(r"(\w+\.)*ModuleNotFoundError\b")
+"""The same, where a package is missing; so begins that of the function's own error."""
 _IN_A_TASK = re.compile(
     "Job aborted due to stage failure|TASK_WRITE_FAILED|java.lang.OutOfMemoryError|maxResultSize|"
     r"Caused by: org\.apache\.spark\."  # toLocalIterator passes errors on as they are
@@ -97,7 +105,8 @@ def blame_for(error: BaseException) -> type[OffloadError]:
 
     BadDataError: some of the records, which smaller batches can show. DataLossError: records of a range that are no
     longer in the log, where smaller ranges do not help. WorkerLostError: a process that ran a task; an accident once,
-    bad data the second time. ClusterError: not the batch, which runs again. UnfitExecutorsError: it cannot run there.
+    bad data the second time. ClusterError: not the batch, which runs again. UnfitExecutorsError: it cannot run there,
+    whatever its records are.
     """
     text, names = _text_of(error), _names(error)
     # Texts of a function's own errors mean nothing.
@@ -105,6 +114,8 @@ def blame_for(error: BaseException) -> type[OffloadError]:
         for blame, texts in _TEXTS.items():
             if any(known in text for known in texts):
                 return blame
+    if _LACKS_A_MODULE.match(reason_of(error)):
+        return UnfitExecutorsError
     if names & _BAD_DATA_TYPES:  # before bad code: a NumberFormatException is an IllegalArgumentException, too
         return BadDataError
     if names & _BAD_CODE_TYPES or "IllegalArgumentException" in names or _BAD_CODE_IN_PYTHON.match(reason_of(error)):

@@ -28,7 +28,7 @@ from reactive_kafka.broker.aiokafka.fetched.log_bytes import (
     slice_at,
 )
 from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker, unpacked
-from reactive_kafka.errors import CorruptRecordError, TransientBrokerError, describe
+from reactive_kafka.errors import CorruptRecordError, TransientBrokerError, describe, without_frames
 from reactive_kafka.records import RawRecord, TopicPartition
 
 
@@ -82,6 +82,8 @@ class BatchReader:
                     break
                 self._take_from_batch(taken, count - len(taken))
         except Exception as error:  # whatever the decoder meets in broken bytes: checksum, codec, struct, index
+            # The frames have the room into which the batch was unpacked, and this reader, which keeps the error.
+            without_frames(error)
             self._records = None
             if not taken:
                 self.is_exhausted = True
@@ -100,7 +102,7 @@ class BatchReader:
         if error is None:
             self._open_plain(done.result())
         elif isinstance(error, Exception):
-            self._broken = error
+            self._broken = without_frames(error)
         else:
             raise error
 

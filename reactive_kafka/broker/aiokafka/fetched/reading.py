@@ -18,7 +18,7 @@ from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker
 from reactive_kafka.broker.aiokafka.membership import Assignment
 from reactive_kafka.broker.aiokafka.setup import theirs, translate
 from reactive_kafka.broker.client import Chunk, Poll
-from reactive_kafka.errors import BrokerError, CorruptRecordError, OffsetOutOfRangeError
+from reactive_kafka.errors import BrokerError, CorruptRecordError, OffsetOutOfRangeError, without_frames
 from reactive_kafka.records import TopicPartition
 
 SOME = 8  # of the partitions whose records came last, for a look at when those came
@@ -97,7 +97,7 @@ class Reader:
                 else:
                     chunk = await self._take_slowly(ours, budget)
             except BrokerError as error:
-                poll.errors[ours] = error
+                poll.errors[ours] = without_frames(error)
                 continue
             if chunk is not None:
                 poll.chunks.append(chunk)

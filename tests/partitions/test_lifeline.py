@@ -1,0 +1,75 @@
+"""The end of a session, for a client that stays and for one that is replaced."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any
+
+from reactive_kafka.broker.client import Consumer
+from reactive_kafka.delivery.states import LaneState
+from reactive_kafka.partitions.lifeline import Lifeline
+from reactive_kafka.testing import VirtualTimeLoop
+from tests.app.helpers import in_virtual_time, now
+from tests.partitions.test_owned import A, of, owned
+
+
+class Session:
+    """A client whose session ends at a time, and of whom nothing else is asked."""
+
+    def __init__(self, ends_at: float) -> None:
+        self._ends_at = ends_at
+
+    def session_ends_at(self) -> float:
+        return self._ends_at
+
+
+def watching(ends_in_s: float) -> tuple[Lifeline, Any, list[BaseException]]:
+    """A lifeline over one partition that is read, whose session ends so soon; the partitions, and what failed."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    partitions, failed = owned(A), list[BaseException]()
+    parts: Any = SimpleNamespace(
+        clock=loop.clock,
+        settings=SimpleNamespace(name="orders"),
+        observer=SimpleNamespace(on=lambda event: None),
+        workers=SimpleNamespace(suspended=lambda: None),
+        lanes=partitions._queue,
+    )
+    lifeline = Lifeline(parts, partitions, lambda: None, failed.append)
+    session: Any = Session(loop.clock.monotonic() + ends_in_s)
+    consumer: Consumer = session
+    lifeline.begin(consumer)
+    return lifeline, partitions, failed
+
+
+@in_virtual_time
+async def test_a_client_whose_session_is_over_starts_no_record() -> None:
+    lifeline, partitions, failed = watching(5.0)
+    await asyncio.sleep(10)
+    assert of(partitions, A)[1].state is LaneState.SUSPENDED
+    assert partitions.is_alone
+    assert lifeline.not_ready(now()) is not None
+    lifeline.end()
+    assert failed == []
+
+
+@in_virtual_time
+async def test_a_client_that_was_replaced_suspends_nothing_when_its_session_would_have_ended() -> None:
+    lifeline, partitions, failed = watching(5.0)
+    lifeline.end()
+    await asyncio.sleep(10)
+    assert of(partitions, A)[1].state is LaneState.OPEN
+    assert not partitions.is_alone
+    assert (lifeline.over_since, failed) == (None, [])
+
+
+@in_virtual_time
+async def test_a_client_that_is_replaced_while_its_session_is_over_leaves_no_timer() -> None:
+    lifeline, partitions, _ = watching(0.0)
+    assert of(partitions, A)[1].state is LaneState.SUSPENDED
+    lifeline.end()
+    of(partitions, A)[1].change("retain")
+    await asyncio.sleep(60)
+    assert of(partitions, A)[1].state is LaneState.OPEN
+    assert lifeline.over_since is None
