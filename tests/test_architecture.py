@@ -33,6 +33,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runtime",),
     ("app",),
     ("cli", "testing", ""),
+    ("__main__",),
 )
 """The rooms from the ground up. A room is a folder, or a module beside them; "" is the package's own file, the public
 names. A module imports from its own room and from lower floors; only the values on the ground import each other."""

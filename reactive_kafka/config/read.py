@@ -34,6 +34,9 @@ _TWICE = r'a backslash begins an escape: write two of them, as in "C:\\Users"'
 _LONG_NUMBER = re.compile(r"[0-9][0-9_]{4299,}")  # more digits than Python converts
 
 
+_LIKE_SERVERS = re.compile(r"[\w.-]+:\d+(,[\w.-]+:\d+)*")
+
+
 def read_file(path: Path, environ: Mapping[str, str]) -> Layer:
     """The layer of a configuration file, as its suffix says; *environ* has the variables of ``.properties`` files.
 
@@ -55,6 +58,9 @@ def read_tables(path: Path, example: str, *, others: tuple[str, ...] = ()) -> tu
     Raises as :func:`read_file`; *others* are the endings of files that are read elsewhere.
     """
     parse = _PARSERS.get(path.suffix.lower())
+    if parse is None and _LIKE_SERVERS.fullmatch(str(path)):
+        tables = '{"kafka": {"bootstrap_servers": "' + str(path) + '"}}'
+        raise ConfigError(f"{path}: expected a file or tables, and this looks like brokers: write App({tables})")
     if parse is None:
         raise ConfigError(f"{path}: unknown kind of file; expected one that ends in {', '.join((*_PARSERS, *others))}")
     data, lines = parse(str(path), text_of(path))

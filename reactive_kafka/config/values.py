@@ -217,6 +217,12 @@ def _is_token(raw: Any) -> bool:
 def _read_servers(raw: Any) -> str:
     """Comma-separated ``host:port``, or ``embedded``."""
     servers = comma_list(raw)
+    for server in filter(is_text, servers):
+        protocol, separator, rest = server.partition("://")
+        if separator:
+            is_known = protocol.upper() in ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+            key = f'; the protocol has its own key: security_protocol = "{protocol.upper()}"' if is_known else ""
+            raise Hint(f"write {rest.rpartition('@')[2].rstrip('/')!r} without {protocol + '://'!r}{key}")
     return "embedded" if servers == ["embedded"] else ",".join(map(_SERVER_KIND.parse, servers))
 
 

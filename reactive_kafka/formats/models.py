@@ -86,7 +86,7 @@ def words_of(schema: object) -> frozenset[str]:
 
 
 def _from_pydantic(error: ValidationError, name: str, known: frozenset[str]) -> DecodeError:
-    details = error.errors(include_url=False, include_input=False)
+    details = error.errors(include_url=False, include_input=True)
     if details[0]["type"] == "json_invalid" and not details[0]["loc"]:
         return DecodeError(details[0]["msg"].replace("Invalid JSON", "not valid JSON", 1))
     shown = [
@@ -110,17 +110,41 @@ def _message(detail: ErrorDetails) -> str:
     if kind == "union_tag_invalid":
         return f"Input tag does not match any of the expected tags: {context['expected_tags']}"
     if kind not in _PYDANTIC_TYPES:
-        return f"Rejected by a validator ({kind})"
+        is_own = not _quotes(detail["msg"], detail["input"])
+        return detail["msg"] if is_own else f"Rejected by a validator ({kind})"
+    if kind in ("value_error", "assertion_error") and not _quotes(detail["msg"], detail["input"]):
+        return detail["msg"]
     if _FROM_THE_RECORD & context.keys():
         return re.split("[,:]", detail["msg"], maxsplit=1)[0]  # "Value error, ...": the rest may quote the record
     return detail["msg"]
+
+
+def _quotes(message: str, value: Any) -> bool:
+    """Whether the message of a validator has a part of the value that it has refused."""
+    if isinstance(value, Mapping):
+        return any(_quotes(message, part) for part in (*value.keys(), *value.values()))
+    if isinstance(value, list | tuple | set | frozenset):
+        return any(_quotes(message, part) for part in value)
+    if value is None or isinstance(value, bool) or value == "":
+        return False
+    if not isinstance(value, str | int | float):
+        # A model that is validated as a whole: pydantic gives the object.
+        fields = getattr(value, "__dict__", None)
+        return _quotes(message, fields) if isinstance(fields, dict) else str(value) in message
+    return re.search(rf"(?<!\w){re.escape(str(value))}(?!\w)", message) is not None
 
 
 def _from_msgspec(error: Any, name: str) -> DecodeError:
     text = str(error)
     if not _MSGSPEC_SAFE.match(text):
         path = _MSGSPEC_PATH.search(text)
-        text = "Rejected by a validator" + (f" - at `{path[1]}`" if path else "")
+        where = f" - at `{path[1]}`" if path else ""
+        if text.startswith("Invalid enum value "):
+            text = f"The value is none of those that are allowed{where}"
+        elif error.__cause__ is None and text.startswith("Invalid value "):
+            text = f"The tag is none of those of the expected structs{where}"
+        elif error.__cause__ is None:
+            text = f"Rejected by a validator{where}"
     refused = DecodeError(f"does not fit {name}: {text}")
     refused.__cause__ = type(error)(text)
     return refused

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Literal, Never, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, TypeVar
 
 from reactive_kafka.config.keys import INCOMING, OUTGOING, Section
 from reactive_kafka.config.schema import AckMode
 from reactive_kafka.config.tables import RetrySettings
+from reactive_kafka.config.values import did_you_mean
 from reactive_kafka.errors import ChannelClosedError, ConfigError
 from reactive_kafka.handlers.arguments import channel_name, check_given, check_is_function, incoming_of, shows_corrupt
 from reactive_kafka.handlers.calls import HookSet, hook_into
@@ -29,6 +30,29 @@ RevokedHook = TypeVar(
     "RevokedHook",
     bound=Callable[[frozenset[TopicPartition]], object] | Callable[[frozenset[TopicPartition], bool], object],
 )
+
+_HANDLER = 'write @app.incoming("orders"), and name the topic in [incoming.orders]'
+_ELSEWHERE = {
+    "subscriber": _HANDLER,
+    "subscribe": _HANDLER,
+    "agent": _HANDLER,
+    "task": f'{_HANDLER}; or @app.every("1m") for a job',
+    "consumer": _HANDLER,
+    "listener": _HANDLER,
+    "topic": _HANDLER,
+    "stream": _HANDLER,
+    "publisher": 'write @app.outgoing("invoices"), or app.emitter("invoices") to send from anywhere',
+    "producer": 'write app.emitter("invoices"), or @app.outgoing("invoices") on a handler',
+    "publish": 'write await app.emitter("invoices").send(value)',
+    "send": 'write await app.emitter("invoices").send(value)',
+    "timer": 'write @app.every("1m")',
+    "crontab": 'write @app.cron("0 3 * * *")',
+    "on_startup": "write @app.on_start",
+    "on_shutdown": "write @app.before_stop",
+    "after_startup": "write @app.on_start",
+    "include_router": "write app.include(router)",
+}
+"""What other libraries call it -> what to write here."""
 
 NOTHING_DECLARED = "the application has no handler, source or hook: is the module that declares them imported?"
 
@@ -93,6 +117,19 @@ class Declarations(JobDecorators):
     def declared(self) -> Declared:
         """Where everything stands that it declares: with the application, once that has it."""
         return self._declared.whole
+
+    if not TYPE_CHECKING:  # for a type checker every name would exist
+
+        def __getattr__(self, name: str) -> NoReturn:
+            # Only what does not exist comes here, so the usual attributes cost nothing.
+            kind = type(self).__name__
+            hint = _ELSEWHERE.get(name)
+            if hint is None and not name.startswith("_"):
+                near = did_you_mean(name, [each for each in dir(type(self)) if not each.startswith("_")])
+                hint = None if near is None else f"did you mean app.{near}?"
+            raise AttributeError(
+                f"{kind!r} object has no attribute {name!r}{'' if hint is None else f': {hint}'}", name=name, obj=self
+            )
 
     def _decorating(
         self, decorator: str, channel: str | None = None, section: Section = INCOMING, given: Collection[str] = ()

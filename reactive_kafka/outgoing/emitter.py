@@ -25,7 +25,7 @@ from reactive_kafka.outgoing.emitter_transaction import EmitterTransaction
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.outbox import Gathering, Receipt
 from reactive_kafka.outgoing.requests import reply_decoder
-from reactive_kafka.outgoing.results import is_sent_whole
+from reactive_kafka.outgoing.results import check_value, is_sent_whole
 from reactive_kafka.outgoing.schemas import once_known
 from reactive_kafka.outgoing.transactional import TransactionalWriter
 from reactive_kafka.outgoing.waiting import Waiting
@@ -237,6 +237,8 @@ class Emitter:
         ):
             # The way of most records, without the calls of the general one, each of which costs as much as half of it.
             sending = Sending()
+            if type(value) is not bytes:
+                check_value(value)
             sending.value = value if quick.is_raw and type(value) is bytes else quick.encode(value)
             sending.key = key if key is None or type(key) is bytes else quick.encode_key(key)
             sending.headers = ()
@@ -366,6 +368,7 @@ async def _at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -
 
 
 async def _send(channel: Target, record: Any) -> RecordMetadata:
+    check_value(record)
     timeout_s = channel.settings.send_timeout_s
     try:
         outbound = channel.prepare(record)
@@ -397,6 +400,7 @@ async def _send(channel: Target, record: Any) -> RecordMetadata:
 
 
 async def _ask(channel: OutgoingChannel, decode: RecordDecoder, timeout_s: float, record: Any) -> Any:
+    check_value(record)
     until = asyncio.get_running_loop().time() + timeout_s
     try:
         outbound = channel.prepare(record)
@@ -412,6 +416,7 @@ async def _ask(channel: OutgoingChannel, decode: RecordDecoder, timeout_s: float
 
 
 def _send_now(channel: Target, home: HomeLoop, record: Any) -> Sending:
+    check_value(record)
     writer = channel.writer
     if not (writer.has_room or isinstance(writer, TransactionalWriter)):  # that one refuses by itself
         raise BufferFullError(writer.why_full)

@@ -13,6 +13,7 @@ from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.outgoing.channel import AroundSend, OutgoingChannel, sender_of
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.positions import aborted
+from reactive_kafka.outgoing.results import check_value
 from reactive_kafka.outgoing.schemas import once_known
 from reactive_kafka.outgoing.transactional import TransactionalWriter
 from reactive_kafka.outgoing.transactions import Transaction
@@ -85,6 +86,7 @@ class EmitterTransaction:
             put = partial(_put, transaction, channel)
             await self._at_home(home, partial(around, channel.name, record, put))
             return
+        check_value(record)
         try:
             outbound = channel.prepare(record)
         except SchemaMissing as missing:
@@ -112,6 +114,7 @@ class EmitterTransaction:
 
 
 async def _put(transaction: Transaction, channel: OutgoingChannel, record: Any) -> None:
+    check_value(record)
     try:
         outbound = channel.prepare(record)
     except SchemaMissing as missing:

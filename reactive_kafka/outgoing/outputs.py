@@ -16,7 +16,7 @@ from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.memory import LeftError, Target
 from reactive_kafka.outgoing.outbox import Gathering
 from reactive_kafka.outgoing.positions import aborted
-from reactive_kafka.outgoing.results import records_of
+from reactive_kafka.outgoing.results import check_value, promises_records, records_of
 from reactive_kafka.outgoing.schemas import once_known
 from reactive_kafka.outgoing.transactions import Transaction
 from reactive_kafka.outgoing.waiting import Settling, Telling
@@ -63,14 +63,22 @@ class Outputs:
     """Sends what one function returns or yields to each of *channels*; a :class:`Record` that names one, only there.
 
     *settles*: a message is acked when all that was made of it is written. *yields*: results are what runs a generator,
-    and is given where to put each value. *around*: what the application has around each send.
+    and is given where to put each value. *around*: what the application has around each send. *returns*: the return
+    annotation of the function; a list of Records that it promises may be empty, and is no record then.
     """
 
     def __init__(
-        self, channels: Sequence[Target], *, settles: bool, yields: bool, around: AroundSend | None = None
+        self,
+        channels: Sequence[Target],
+        *,
+        settles: bool,
+        yields: bool,
+        around: AroundSend | None = None,
+        returns: Any = Any,
     ) -> None:
         self._channels = {channel.name: channel for channel in channels}
         self._around = around
+        self._records_of = partial(records_of, empty_is_none=promises_records(returns))
         self._settles = settles
         self._yields = yields
         self._waits = all(channel.settings.wait_for_write for channel in channels)
@@ -120,7 +128,7 @@ class Outputs:
             if self._settles:
                 tracker.hand_over(index)
             return True
-        records = records_of(result)
+        records = self._records_of(result)
         if len(records) != 1 or not channel.writer.has_room:
             return False
         (made,) = records
@@ -230,12 +238,13 @@ class Outputs:
         if self._around is None:
             await put(await self._once_prepared(value, source))
             return
-        for one in records_of(value):
+        for one in self._records_of(value):
             for channel in self._targets(one):
                 await self._around(channel.name, one, partial(self._sent_as, channel, source, put))
 
     async def _sent_as(self, channel: Target, source: RawRecord | None, put: PutPrepared, record: Any) -> None:
         """Hand on what the application's send middleware has made of a record."""
+        check_value(record)
         prepare = partial(channel.prepare, record, source)
         try:
             prepared = prepare()
@@ -258,7 +267,7 @@ class Outputs:
         # One that does not fit a channel is found before another channel has sent it.
         return [
             (channel, channel.prepare(value, source))
-            for value in records_of(result)
+            for value in self._records_of(result)
             for channel in self._targets(value)
         ]
 
@@ -283,9 +292,15 @@ class TransactionalOutputs(Outputs):
     """Sends what one function makes of its records in one transaction with the positions behind them."""
 
     def __init__(
-        self, channels: Sequence[Target], *, yields: bool, transactions: ExactlyOnce, around: AroundSend | None = None
+        self,
+        channels: Sequence[Target],
+        *,
+        yields: bool,
+        transactions: ExactlyOnce,
+        around: AroundSend | None = None,
+        returns: Any = Any,
     ) -> None:
-        super().__init__(channels, settles=True, yields=yields, around=around)
+        super().__init__(channels, settles=True, yields=yields, around=around, returns=returns)
         self._transactions = transactions
 
     def at_once(self, result: Any, record: RawRecord, tracker: OffsetTracker, index: int) -> bool:

@@ -86,8 +86,10 @@ def _invocation(
     """How one handler of a channel is called, in each of the channel's sessions."""
     handler = branch.handler
     yields, around, settles = handler.yields, around_send(handler.send_middleware), common.ack == "post"
-    outputs = Outputs(targets, settles=settles, yields=yields, around=around) if targets else None
-    make_outputs = partial(TransactionalOutputs, targets, yields=yields, around=around)
+    outputs = None
+    if targets:
+        outputs = Outputs(targets, settles=settles, yields=yields, around=around, returns=handler.returns)
+    make_outputs = partial(TransactionalOutputs, targets, yields=yields, around=around, returns=handler.returns)
     invocation = replace(common, call=call_of(handler), wants_message=takes_message(handler), emit=outputs)
 
     def make(setup: WorkerSetup) -> Invocation:

@@ -31,7 +31,8 @@ class Sources:
         self._sources = list[tuple[str, Callable[[], AsyncIterator[Any]], list[Target], Outputs]]()
         for spec in specs:
             channels = [outgoing(name) for name in spec.outgoing]
-            outputs = Outputs(channels, settles=False, yields=False, around=around_send(spec.send_middleware))
+            around = around_send(spec.send_middleware)
+            outputs = Outputs(channels, settles=False, yields=False, around=around, returns=spec.returns)
             self._sources.append((spec.name, dependencies.source(spec.function, spec.needs), channels, outputs))
         self._tasks = tasks
         self._running: list[Handle] = []

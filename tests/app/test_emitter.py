@@ -380,3 +380,24 @@ async def test_a_sending_that_has_failed_keeps_its_record_which_may_be_about_to_
         with pytest.raises(RejectedRecordError):
             await sending
         assert sending.value == b"x"
+
+
+NESTED = pytest.mark.parametrize(
+    "value", [[Record(1)], [[Record(1)]], {"a": {"b": Record(1)}}, Record({"a": Record(1)})]
+)
+
+
+@NESTED
+@in_virtual_time
+async def test_an_emitter_sends_no_value_with_a_record_inside(value: Any) -> None:
+    app = emitting_app()
+    emitter = app.emitter("invoices")
+    async with running(app) as test:
+        with pytest.raises(EncodeError, match="a Record is inside of"):
+            await emitter.send(value)
+        for _ in range(2):
+            with pytest.raises(EncodeError, match="a Record is inside of"):
+                emitter.send_nowait(value)
+            emitter.send_nowait(b"from now on the quick way")
+        await emitter.flush()
+        assert values(test) == [b"from now on the quick way"] * 2

@@ -453,3 +453,39 @@ async def test_a_missing_topic_is_named_before_anything_is_sent_to_it() -> None:
         broker.create_topic("invoices", 1)
         await until(lambda: app.health().ready.status == "UP", 30)
     await broker.close()
+
+
+@in_virtual_time
+async def test_an_empty_list_that_was_to_hold_records_sends_nothing_and_settles_its_record() -> None:
+    app = sending_app()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> list[Record]:
+        return [Record(order)] if order == b"full" else []
+
+    async with running(app) as test:
+        await send(test, b"empty", b"full", b"empty")
+        await test.settled()
+        assert values(test) == [b"full"]
+
+
+@in_virtual_time
+async def test_an_empty_list_that_is_yielded_or_made_by_a_source_is_no_record_either() -> None:
+    app = sending_app()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> AsyncIterator[list[Record]]:
+        yield []
+        yield [Record(order)]
+
+    @app.outgoing("invoices")
+    async def source() -> AsyncIterator[tuple[Record, ...]]:
+        yield ()
+        yield (Record(b"of the source"),)
+
+    async with running(app) as test:
+        await send(test, b"order")
+        await until(lambda: len(values(test)) == 2)
+        assert sorted(map(bytes, filter(None, values(test)))) == [b"of the source", b"order"]

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 import pytest
 import typing_extensions
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, Field, ValidationError, field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats import decoder_for
@@ -86,7 +87,7 @@ def refusal(payload_type: object, value: bytes, deserializer: str | None = None)
     [
         (StrictModel, b'{"SECRET": 1}', "does not fit StrictModel: *: Extra inputs are not permitted"),
         (StrictModel, b'{"kind": "SECRET"}', "does not fit StrictModel: kind: Input should be 'a' or 'b'"),
-        (StrictModel, b'{"number": 6}', "does not fit StrictModel: number: Value error"),
+        (StrictModel, b'{"number": 6}', "does not fit StrictModel: number: Value error, no sixes"),
         (OrderModel, b'{"id": 1, "at": "SECRET"}', "does not fit OrderModel: at: Input should be a valid datetime or"),
         (OrderModel, b'{"id": 1, "counts": {"SECRET": "x"}}', "does not fit OrderModel: counts.*: Input should be a v"),
         (Pet, b'{"kind": "SECRET"}', "does not fit Cat | Dog: Input tag does not match any of the expected tags: 'cat"),
@@ -95,7 +96,7 @@ def refusal(payload_type: object, value: bytes, deserializer: str | None = None)
         (
             OrderStruct,
             b'{"id": 1, "kind": "SECRET"}',
-            "does not fit OrderStruct: Rejected by a validator - at `$.kind`",
+            "does not fit OrderStruct: The value is none of those that are allowed - at `$.kind`",
         ),
         (OrderStruct, b'{"id": 1, "counts": {"SECRET": "x"}}', "does not fit OrderStruct: Expected `int`, got `str` -"),
         (OrderStruct, b'{"id": 1, "customer": "SECRET\xff"}', "not valid JSON: invalid unicode code point at l"),
@@ -108,6 +109,65 @@ def test_neither_text_nor_traceback_quotes_the_record(payload_type: object, valu
     error = refusal(payload_type, value)
     assert str(error).startswith(expected)
     assert "SECRET" not in "".join(traceback.format_exception(error))
+
+
+class Circle(msgspec.Struct, tag="circle"):
+    radius: int
+
+
+class Square(msgspec.Struct, tag="square"):
+    side: int
+
+    def __post_init__(self) -> None:
+        if self.side < 0:
+            raise ValueError("a side is not negative")
+
+
+class Account(BaseModel):
+    name: str = ""
+    number: int = 0
+
+    @field_validator("name")
+    @classmethod
+    def _known(cls, value: str) -> str:
+        if value == "nobody":
+            raise AssertionError("an account has an owner")
+        if value == "told":
+            raise ValueError(f"{value} is blocked")
+        if value == "own":
+            raise PydanticCustomError("blocked", "the account is blocked")
+        return value
+
+    @model_validator(mode="after")
+    def _complete(self) -> Account:
+        if self.number == 77:
+            raise ValueError(f"number {self.number} is reserved")
+        return self
+
+
+@pytest.mark.parametrize(
+    ("payload_type", "value", "expected"),
+    [
+        (Circle | Square, b'{"type": "SECRET"}', "The tag is none of those of the expected structs - at `$.type`"),
+        (Square, b'{"type": "square", "side": -1}', "a side is not negative"),
+        (Account, b'{"name": "nobody"}', "name: Assertion failed, an account has an owner"),
+        (Account, b'{"name": "own"}', "name: the account is blocked"),
+    ],
+)
+def test_a_tag_that_nobody_knows_and_a_validators_own_message_are_said(
+    payload_type: object, value: bytes, expected: str
+) -> None:
+    error = refusal(payload_type, value)
+    assert str(error).partition(": ")[2] == expected
+    assert "SECRET" not in "".join(traceback.format_exception(error))
+
+
+@pytest.mark.parametrize("value", [b'{"name": "told"}', b'{"number": 77}'])
+def test_a_validators_message_that_quotes_the_value_is_left_out(value: bytes) -> None:
+    error = "".join(traceback.format_exception(refusal(Account, value)))
+    assert "Value error" in error
+    assert "blocked" not in error
+    assert "77" not in error
 
 
 def test_only_the_first_problems_are_named() -> None:

@@ -28,7 +28,7 @@ class StrictModel(BaseModel):
     @classmethod
     def _no_sixes(cls, value: int) -> int:
         if value == 6:
-            raise ValueError("SECRET six")
+            raise ValueError("no sixes")
         if value == 7:
             raise KeyError("seven")
         return value

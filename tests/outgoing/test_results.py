@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import InitVar, dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel
+from pydantic import BaseModel, ConfigDict
 
 from reactive_kafka.errors import EncodeError
-from reactive_kafka.outgoing.results import records_of
+from reactive_kafka.outgoing.results import check_value, promises_records, records_of
 from reactive_kafka.records import Record
 
 RIGHT_FORM = (
@@ -53,6 +55,10 @@ class Slotted:
 class Model(BaseModel):
     id: Any
     lines: Any = None
+
+
+class Open(BaseModel):
+    model_config = ConfigDict(extra="allow")
 
 
 class Struct(msgspec.Struct):
@@ -107,6 +113,18 @@ HOLDERS: list[Callable[[Any], Any]] = [
     Struct,
 ]
 """They hide a Record where none may be, alone or as the value of another Record."""
+DEEPER: list[Callable[[Any], Any]] = [
+    lambda value: [value],
+    lambda value: ("x", [value]),
+    lambda value: {"a": 1, "b": value},
+    lambda value: MappingProxyType({"a": value}),
+    lambda value: deque([value]),
+    lambda value: Order(1, value),
+    lambda value: Model(id=value),
+    lambda value: Open.model_validate({"more": value}),
+    lambda value: Struct(value),
+]
+"""They hide that further inside."""
 LISTS: list[Callable[[Any], Any]] = [
     lambda record: [record, 1],
     lambda record: [None, record],
@@ -190,11 +208,53 @@ def test_the_value_of_a_record_is_no_record_and_no_list_of_them(record: Record) 
     assert problem_of(Record((1, record))).startswith("a Record is inside of a Record's value of type tuple: ")
 
 
-@pytest.mark.parametrize("value", [[[Record(1)]], {"a": {"b": Record(1)}}, Order(1, [Record(1)]), Plain(Record(1))])
-def test_what_is_deeper_or_unknown_is_left_to_the_serializer(value: Any) -> None:
-    assert is_same(records_of(value), [value])
-    record = Record(value)
-    assert is_same(records_of(record), [record])
+@given(RECORDS, st.sampled_from(HOLDERS), st.lists(st.sampled_from(DEEPER), min_size=1, max_size=4))
+def test_a_record_is_found_at_any_depth(
+    record: Record, hidden: Callable[[Any], Any], around: list[Callable[[Any], Any]]
+) -> None:
+    value = hidden(record)
+    for wrap in around:
+        value = wrap(value)
+    name = type(value).__name__
+    assert problem_of(value) == f"a Record is inside of a value of type {name}: {RIGHT_FORM}"
+    assert problem_of(Record(value)) == f"a Record is inside of a Record's value of type {name}: {RIGHT_FORM}"
+    with pytest.raises(EncodeError, match="a Record is inside of a value"):
+        check_value(value)
+
+
+def test_what_is_unknown_is_left_to_the_serializer_and_a_circle_too() -> None:
+    circle: list[Any] = [{}]
+    circle[0]["back"] = circle
+    for value in (Plain(Record(1)), circle):
+        assert is_same(records_of(value), [value])
+        record = Record(value)
+        assert is_same(records_of(record), [record])
+
+
+PROMISING = (
+    list[Record],
+    tuple[Record, ...],
+    list[Invoice],
+    list[Record] | None,
+    Sequence[Record | Invoice],
+    Annotated[list[Record], "of the day"],
+    AsyncIterator[list[Record]],
+    AsyncGenerator[list[Record] | None, None],
+    Awaitable[list[Record]],
+)
+NOT_PROMISING = (Any, None, list, list[int], list[Record | int], list[Any], Record, dict[str, list[Record]], "later")
+
+
+@pytest.mark.parametrize("annotation", PROMISING)
+@pytest.mark.parametrize("empty", [[], (), Rows()])
+def test_an_empty_list_of_records_is_no_record(annotation: Any, empty: Any) -> None:
+    assert promises_records(annotation)
+    assert list(records_of(empty, empty_is_none=True)) == []
+
+
+@pytest.mark.parametrize("annotation", NOT_PROMISING)
+def test_an_empty_list_of_anything_else_is_a_value(annotation: Any) -> None:
+    assert not promises_records(annotation)
 
 
 def test_only_fields_are_looked_at_and_one_may_be_unset() -> None:

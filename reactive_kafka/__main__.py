@@ -1,0 +1,5 @@
+"""``python -m reactive_kafka``: the command line where the console script is not on the path."""
+
+from reactive_kafka.cli import main
+
+main()
