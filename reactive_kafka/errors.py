@@ -308,6 +308,9 @@ class BufferFullError(ReactiveKafkaError):
 class ReplyTimeoutError(ReactiveKafkaError, TimeoutError):
     """No reply came within the time of a request, which may have been handled all the same."""
 
+    by_outage = False
+    """Whether a broker that the request or its reply needs was away."""
+
 
 class UnexpectedEndError(ReactiveKafkaError):
     """One of our tasks was ended by a cancellation that is not ours, or by another BaseException (``__cause__``)."""

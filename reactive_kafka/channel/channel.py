@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Collection, Iterable
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
@@ -16,6 +16,7 @@ from reactive_kafka.errors import ChannelClosedError, DecodeError, text_of
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.observe.facts import ChannelFacts
 from reactive_kafka.records import PartitionLike, RawRecord, TopicPartition, as_partition
+from reactive_kafka.verdicts.ageing import HOLDER, Held
 from reactive_kafka.verdicts.message import Message, new_message
 
 PAUSED = "paused by the application"
@@ -156,6 +157,8 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
     if channel.spec.make_workers is not None:
         raise ChannelClosedError(f"channel {channel.name!r} has a handler: it cannot be iterated over as well")
     spec = channel.spec
+    # This generator runs in the context of the task that iterates, and so do the sends of that task.
+    HOLDER.set(_Iteration(channel))
     if channel.status.state == "starting":
         channel.start()
     while True:
@@ -182,6 +185,17 @@ async def messages(channel: ChannelLifecycle) -> AsyncIterator[Message[Any]]:
     failure = channel.status.failure
     if failure is not None:
         raise ChannelClosedError(f"channel {channel.name!r} has failed: {text_of(failure)}") from failure
+
+
+class _Iteration:
+    """An application that iterates over a channel: it has all messages without a verdict."""
+
+    def __init__(self, channel: ChannelLifecycle) -> None:
+        self._channel = channel
+
+    def held(self, *, briefly: bool) -> Iterator[Held]:
+        for tracker in self._channel.session.clients.holding():
+            yield tracker, tracker.open_at_handlers()
 
 
 def _next(session: ChannelSession, lane: Lane, spec: ChannelSpec) -> Message[Any] | None:

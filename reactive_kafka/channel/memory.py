@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable
-from typing import cast
+from collections.abc import Callable, Iterable
+from typing import Any, cast
 
 from reactive_kafka.channel.spec import MakeWorkers, RunServices
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
+from reactive_kafka.delivery.current import Place
 from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import WorkerSetup, WorkerSignals
 from reactive_kafka.errors import EncodeError
@@ -17,8 +18,11 @@ from reactive_kafka.observe.facts import PartitionTotals
 from reactive_kafka.outgoing.memory import LeftError, MemoryRecord, MemoryTarget
 from reactive_kafka.records import Record, TopicPartition
 from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.ageing import Origin
+from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery, failure_of
-from reactive_kafka.verdicts.hook import NoHook
+from reactive_kafka.verdicts.hook import Call, NoHook
+from reactive_kafka.verdicts.message import Message
 from reactive_kafka.verdicts.nack import Strategies, VerdictParts
 
 
@@ -47,9 +51,36 @@ class MemoryChannel:
         verdicts = _Verdicts(parts, target)
         verdicts.begins(self._tracker, settings.name)
         signals = WorkerSignals(parts, verdicts, self._end, _plans_nothing)
-        setup = WorkerSetup(settings, self._lanes, clock, spawn, hook, is_ending=services.tasks.is_ending)
+        setup = WorkerSetup(
+            settings,
+            self._lanes,
+            clock,
+            spawn,
+            hook,
+            is_ending=services.tasks.is_ending,
+            around=self._around,
+            roots=_roots,
+        )
         self._workers = make(signals, setup)
         target.handled_by(self._take, self._stop_taking)
+
+    def _around(self, call: Call) -> Call:
+        """Have the records that values were made of age while a handler has one of these values."""
+
+        async def called(given: Message[Any] | Batch[Any]) -> Any:
+            messages = given if isinstance(given, Batch) else (given,)
+            origins = [origin for message in messages for origin in _origins(message)]
+            now = self._clock.monotonic()
+            for origin in origins:
+                origin.begin(now)
+            try:
+                return await call(given)
+            finally:
+                now = self._clock.monotonic()
+                for origin in origins:
+                    origin.end(now)
+
+        return called
 
     def _take(self, value: MemoryRecord) -> None:
         offset = value.offset
@@ -70,6 +101,14 @@ class MemoryChannel:
         """The handler asks the process to end: nothing behind that value may be handled."""
         self._target.leave(reason)
         self._exit(reason)
+
+
+def _origins(delivery: Delivery) -> list[Origin]:
+    return cast(MemoryRecord, delivery.record).origins
+
+
+def _roots(delivery: Delivery) -> Iterable[Place]:
+    return [origin.place for origin in _origins(delivery)]
 
 
 class _Tracker(OffsetTracker):

@@ -122,7 +122,16 @@ class ChannelSession:
         if spec.make_workers is None:
             return Workers()
         clock, is_ending = spec.services.clock, spec.services.tasks.is_ending
-        setup = WorkerSetup(spec.settings, self.lanes, clock, self.spawn, self.hook, self._totals.handlers, is_ending)
+        setup = WorkerSetup(
+            spec.settings,
+            self.lanes,
+            clock,
+            self.spawn,
+            self.hook,
+            self._totals.handlers,
+            is_ending,
+            trackers=self.clients.holding,
+        )
         return spec.make_workers(self.worker_signals, setup)
 
     def start(self) -> None:
@@ -168,6 +177,7 @@ class ChannelSession:
         self._look_at_pauses()
         self.clients.made_progress()
         self.workers.work_is_there()
+        self.workers.resumed()
         self.arrival.set()
 
     def _look_at_pauses(self) -> None:
@@ -298,3 +308,4 @@ def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iter
     yield from session.hook.not_ready()
     yield from session.schemas.not_ready() if session.schemas is not None else ()
     yield from session.acknowledger.not_ready
+    yield from session.workers.not_ready(now)

@@ -80,8 +80,9 @@ class Transactions:
 
         If the store needs its operator, the channel stops, and the records are left for the next owner.
         """
-        stopped = self._rows.clock.monotonic()
-        since = [part.tracker.stop_clock([delivery.index for delivery in part.deliveries]) for part in parts]
+        since = self._rows.clock.monotonic()
+        for part in parts:
+            part.tracker.stop_clock([delivery.index for delivery in part.deliveries], since)
         try:
             yield
         except (FatalBrokerError, CorruptCheckpointError) as error:
@@ -94,10 +95,9 @@ class Transactions:
             self._fail(failure)
             raise failure from error
         finally:
-            lost_s = self._rows.clock.monotonic() - stopped
-            for part, times in zip(parts, since, strict=True):
-                for delivery, at in zip(part.deliveries, times, strict=True):
-                    part.tracker.start_clock((delivery.index,), at + lost_s)
+            now = self._rows.clock.monotonic()
+            for part in parts:
+                part.tracker.start_clock([delivery.index for delivery in part.deliveries], now)
 
     def _parts(self, deliveries: Sequence[Delivery]) -> list[Part]:
         found: dict[OffsetTracker, list[Delivery]] = {}
@@ -143,8 +143,9 @@ class Transactions:
                 while nacks := _nacks_before(part):
                     with self._waiting([part]):
                         await asyncio.wait(nacks)
-            for part in parts:
-                await part.acquire()
+            with self._waiting(parts):
+                for part in parts:
+                    await part.acquire()
             if not any(_nacks_before(part) for part in parts):
                 return
             for part in parts:

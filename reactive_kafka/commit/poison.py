@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.commit.window import NOT_STARTED, OPEN
+from reactive_kafka.commit.window import NOT_STARTED
 
 RECHECK_S = 0.25
 """How soon a poison record that has settled is seen to have settled."""
@@ -156,7 +156,8 @@ def overdue(tracker: OffsetTracker, before: float) -> tuple[int, float] | None:
 def _with_a_handler(tracker: OffsetTracker) -> Iterator[tuple[int, float]]:
     """Arrival number and start of the records that a handler has, ascending."""
     tracker.catch_up()
-    at = tracker.flags.find(OPEN)
+    ageing = tracker.ageing()
+    at = ageing.find(0)
     while at >= 0:
         since = tracker.started[at]
         if since != NOT_STARTED:
@@ -165,4 +166,4 @@ def _with_a_handler(tracker: OffsetTracker) -> Iterator[tuple[int, float]]:
                 return
         elif tracker.in_order:  # none has been started behind the first one that waits
             return
-        at = tracker.flags.find(OPEN, at + 1)
+        at = ageing.find(0, at + 1)

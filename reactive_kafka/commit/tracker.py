@@ -58,7 +58,12 @@ class OffsetTracker(RecordWindow):
         # Every verdict compares its arrival number with the base anyway. So a late one is refused on the same path as
         # one that comes twice, and the hot path needs no check of its own for an assignment that is over.
         self.base = CLOSED_BASE
-        self.flags, self.started, self.runs, self._book = bytearray(), array("d"), [], None
+        self.flags = bytearray()
+        self.started = array("d")
+        self.standing = bytearray()
+        self._stood_since = {}
+        self.runs = []
+        self._book = None
 
     @property
     def is_closed(self) -> bool:

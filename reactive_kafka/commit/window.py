@@ -16,6 +16,8 @@ OPEN, SETTLED, NACKED = 0, 1, 2
 NOT_SETTLED = bytes(flag != SETTLED for flag in range(256))  # of a flag, for ``translate``: whether it is not done
 NOT_STARTED = -1.0
 _NOT_STARTED = array("d", [NOT_STARTED])
+MOST_REASONS = 255
+"""The highest count of reasons for which a clock stands."""
 CLOSED_BASE = 1 << 62
 """Higher than any arrival number, so that every late verdict falls before the window."""
 
@@ -47,9 +49,24 @@ class RecordWindow:
     """
 
     __slots__ = (
-        "ages", "base", "failed", "flags", "in_order", "partition", "passed", "position", "run_at", "run_begun",
-        "run_first", "run_since", "runs", "settled_before", "started",
-    )  # fmt: skip
+        "_stood_since",
+        "ages",
+        "base",
+        "failed",
+        "flags",
+        "in_order",
+        "partition",
+        "passed",
+        "position",
+        "run_at",
+        "run_begun",
+        "run_first",
+        "run_since",
+        "runs",
+        "settled_before",
+        "standing",
+        "started",
+    )
 
     def __init__(self, partition: TopicPartition, position: int) -> None:
         self.partition = partition
@@ -57,6 +74,10 @@ class RecordWindow:
         self.base = 0
         self.flags = bytearray()
         self.started: array[float] = array("d")
+        # One byte a record: for how many reasons its clock stands. The record does not age while that is above 0.
+        self.standing = bytearray()
+        # Arrival number -> the moment since when its clock stands. Only where the clock may run again.
+        self._stood_since: dict[int, float] = {}
         self.failed = 0
         self.settled_before = 0
         self.in_order = True  # records start in the order of their arrival
@@ -86,6 +107,7 @@ class RecordWindow:
             self._add_runs(offsets, first)
             self.flags.extend(bytes(count))
             self.started.extend(_NOT_STARTED * count)
+            self.standing.extend(bytes(count))
             self.position = offsets[-1] + 1
         self.position = max(self.position, next_offset)
         return first
@@ -120,23 +142,63 @@ class RecordWindow:
         at = index - self.base
         if at >= 0:
             self.started[at] = NOT_STARTED
+            self.standing[at] = 0
             self.in_order = False
 
-    def stop_clock(self, indexes: Sequence[int]) -> list[float]:
-        """These records do not age until :meth:`start_clock`, for their handlers wait; when handlers got them."""
-        self.catch_up()
-        since = [NOT_STARTED if index < self.base else self.started[index - self.base] for index in indexes]
-        self.start_clock(indexes, NOT_STARTED)
-        return since
+    def stop_clock(self, indexes: Iterable[int], since: float) -> None:
+        """These records do not age from *since* on, until a :meth:`start_clock` for each call of this."""
+        for index in indexes:
+            at = index - self.base
+            if at < 0:
+                continue
+            if not self.standing[at]:
+                self._stood_since[index] = since
+            self.standing[at] = min(self.standing[at] + 1, MOST_REASONS)
 
     def start_clock(self, indexes: Iterable[int], now: float) -> None:
-        """Handlers go on with these records; they are as old as those that started *now*."""
+        """One reason is gone for which these records did not age; the time that they stood is not part of their age."""
         self.catch_up()
         for index in indexes:
+            at = index - self.base
+            if at < 0:
+                # It was settled meanwhile, or its partition is gone.
+                self._stood_since.pop(index, None)
+                continue
+            if self.standing[at] > 1:
+                self.standing[at] -= 1
+                continue
+            self.standing[at] = 0
+            stood_since = self._stood_since.pop(index, now)
+            if self.started[at] == NOT_STARTED:
+                continue
+            self.started[at] += max(0.0, now - stood_since)
             if index == self.run_at:
-                self.run_since = now
-            if index >= self.base:
-                self.started[index - self.base] = now
+                self.run_since = self.started[at]
+
+    def hand_over(self, index: int) -> None:
+        """The handler of a record is done, and its output is on its way: the record ages no more."""
+        at = index - self.base
+        if at >= 0:
+            self.standing[at] = MOST_REASONS
+
+    def open_at_handlers(self) -> list[int]:
+        """The arrival numbers of the records without a verdict that a handler or the application has got."""
+        self.catch_up()
+        found: list[int] = []
+        at = self.flags.find(OPEN)
+        while at >= 0:
+            if self.started[at] != NOT_STARTED:
+                found.append(self.base + at)
+            at = self.flags.find(OPEN, at + 1)
+        return found
+
+    def ageing(self) -> bytes | bytearray:
+        """A byte for each record of the window: 0 where it has no verdict and its clock does not stand."""
+        count = len(self.flags)
+        if self.standing.count(0) == count:
+            return self.flags
+        either = int.from_bytes(self.flags, "little") | int.from_bytes(self.standing, "little")
+        return either.to_bytes(count, "little")
 
     def begin_run(self, first: int, now: float = NOT_STARTED) -> None:
         """A worker goes on from record *first* now, one after the other; ``run_at`` and ``run_since`` are its own."""
@@ -244,6 +306,7 @@ class RecordWindow:
             self.ages.passed(self.base, self.started, done)
         del flags[:done]
         del self.started[:done]
+        del self.standing[:done]
         self.base += done
         self.settled_before += done
         behind = bisect_right(self.runs, (self.base, CLOSED_BASE)) - 1

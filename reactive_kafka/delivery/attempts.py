@@ -2,28 +2,66 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import Context
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
-from reactive_kafka.backoff import drawn_chance
+from reactive_kafka.backoff import Backoff, Waits, drawn_chance
 from reactive_kafka.delivery.calls import Invocation, batch_call
 from reactive_kafka.delivery.lane import Slice
 from reactive_kafka.delivery.pool import WorkerPool
 from reactive_kafka.delivery.workers import Worker, WorkerSetup, WorkerSignals
-from reactive_kafka.errors import DecodeError
+from reactive_kafka.errors import BrokerError, DecodeError, ReplyTimeoutError, TransientBrokerError, describe
 from reactive_kafka.failure.retries import after_attempt
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.records import RawRecord
 from reactive_kafka.verdicts.batch import Batch, Piece, batch_of, settle_all, undecoded
-from reactive_kafka.verdicts.delivery import is_open
+from reactive_kafka.verdicts.delivery import Delivery, is_open
+from reactive_kafka.verdicts.hook import CallAgain
 from reactive_kafka.verdicts.message import Message, new_message
 
 _HEADERS = attrgetter("headers")
 Refused = tuple[Message[Any], BaseException]
-STORE_RETRY_S = 0.25
-"""How soon a handler is called again whose transaction was not stored; there it waits while the store is away."""
+AGAIN = Backoff(0.25, 5.0)
+"""How soon a handler is called again that failed because a broker, a store or a registry was away."""
+TOLD_AFTER_S = 1.0
+"""An outage that makes a handler fail is told by readiness when it has lasted for so long."""
+LONG_RETRIES_S = 60.0
+"""Records that are tried again for longer are a reason not to be ready, where no record can become poison."""
+
+
+@dataclass(slots=True)
+class Trouble:
+    """A call that has failed, and whose handler is to be called again."""
+
+    # For a batch its first message.
+    message: Delivery
+    # When it failed first, by the monotonic clock.
+    since: float
+    reason: BaseException | None = None
+    # The number of the next attempt.
+    attempt: int = 1
+    # Whether a broker, a store or a registry is away, and the handler has no part in it.
+    is_outage: bool = False
+    waits: Waits = field(default_factory=lambda: Waits(AGAIN))
+
+    def text(self, now: float) -> str:
+        """The trouble in words, for readiness."""
+        place = f"{self.message.topic_partition} offset {self.message.offset}"
+        why = describe(self.reason) if self.reason is not None else ""
+        if self.is_outage:
+            return f"{place}: its handler is called again when this is over: {why}"
+        return f"{place} has failed for {now - self.since:.0f} s, attempt {self.attempt} follows: {why}"
+
+
+def is_outage(error: BaseException) -> bool:
+    """Whether a handler failed because a broker, a store or a registry that it used through us was away."""
+    if isinstance(error, BaseExceptionGroup):
+        return all(is_outage(one) for one in error.exceptions)
+    return isinstance(error, TransientBrokerError) or (isinstance(error, ReplyTimeoutError) and error.by_outage)
 
 
 class RetryingPool(WorkerPool):
@@ -34,6 +72,8 @@ class RetryingPool(WorkerPool):
         self._invocation = invocation
         self._keeps = setup.settings.on_poison == "dead-letter-queue"
         self._settles_first = invocation.ack in ("pre", "none")
+        self._may_keep = invocation.ack == "manual"
+        self._troubles: dict[Worker, Trouble] = {}
         if invocation.is_blocking:
             self.tell_calls()  # a thread may outlive its call
 
@@ -76,15 +116,9 @@ class RetryingPool(WorkerPool):
 
         The registry answers for this, so it is no attempt.
         """
-        for message in messages:
-            message.tracker.stop_clock((message.index,))
         worker.messages = messages
-        if not await self._wait_until(worker, messages, missing.arrives()):
-            return False
-        now = self._clock.monotonic()
-        for message in messages:
-            message.tracker.start_clock((message.index,), now)
-        return True
+        with self._standing(messages):
+            return await self._wait_until(worker, messages, missing.arrives())
 
     async def _once_decoded(self, worker: Worker, message: Message[Any], failed: BaseException) -> BaseException | None:
         """Why the first call for a message has failed; where its schema was still to come, it is only made now."""
@@ -114,7 +148,15 @@ class RetryingPool(WorkerPool):
 
     async def _fail(self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException) -> None:
         """A first call has failed: try again in place as often as the channel says, then nack."""
-        attempt, failed = 1, error
+        self._troubles[worker] = Trouble(messages[0], self._clock.monotonic())
+        try:
+            await self._call_until_settled(worker, messages, error)
+        finally:
+            del self._troubles[worker]
+
+    async def _call_until_settled(self, worker: Worker, messages: Sequence[Message[Any]], error: BaseException) -> None:
+        attempt = 1
+        failed = error
         while True:
             if isinstance(failed, SystemExit | KeyboardInterrupt):
                 self._leave(messages, failed)
@@ -148,7 +190,10 @@ class RetryingPool(WorkerPool):
     ) -> int | None:
         """Wait for the next call, and return its number; None if there is none: all is nacked, settled or put back."""
         still = [message for message in messages if is_open(message)]
-        again = self._hook.may_call_again(error)
+        trouble = self._troubles[worker]
+        trouble.reason = error
+        trouble.is_outage = False
+        again = self._calls_again(error)
         if again is None or (again.if_settled and len(still) == len(messages)):
             is_last = not still or (isinstance(error, DecodeError) and not self.takes_batches)
             wait_s = None if is_last else self._after(messages[0], attempt, error)
@@ -157,21 +202,62 @@ class RetryingPool(WorkerPool):
                 told = still or [message for message in messages if not message.tracker.is_closed][:1]
                 worker.blocked_on += [self._channel.nack(message, error) for message in told]
                 return None
+            trouble.attempt = attempt + 1
             self._channel.will_retry(messages[0], error, attempt, wait_s)
-            if not await self._wait_for_attempt(worker, messages, wait_s):
+            if not await self._wait_without_ageing(worker, still, wait_s):
                 return None
             self._totals.retries += 1
             return attempt + 1
-        # The checkpoint store answers for the error: the handler is called again, and that is no other attempt.
-        ageless = () if again.ages else still
-        for message in ageless:
-            message.tracker.stop_clock((message.index,))
-        if not still or not await self._wait_for_attempt(worker, still, STORE_RETRY_S):
+        # A broker, a store or a registry answers for the error: the handler is called again, and that is no attempt.
+        if not still:
             return None
-        now = self._clock.monotonic()
-        for message in ageless:
-            message.tracker.start_clock((message.index,), now)
-        return attempt
+        trouble.is_outage = not again.ages
+        wait_s = trouble.waits.next_s()
+        if self._hook.may_call_again(error) is None:
+            # What the hook answers for it tells by itself.
+            self._channel.will_retry(still[0], error, attempt, wait_s)
+        wait = self._wait_for_attempt if again.ages else self._wait_without_ageing
+        return attempt if await wait(worker, still, wait_s) else None
+
+    def _calls_again(self, error: BaseException) -> CallAgain | None:
+        """Whether the handler failed for what it has no part in; None: the failure is its own."""
+        again = self._hook.may_call_again(error)
+        if again is None and is_outage(error) and not self._is_routed(error):
+            return CallAgain(if_settled=False, ages=False)
+        return again
+
+    def _is_routed(self, error: BaseException) -> bool:
+        """Whether the configuration says by name what an outage becomes."""
+        names = {kind.__name__ for kind in type(error).__mro__ if issubclass(kind, BrokerError | ReplyTimeoutError)}
+        return any(route.rpartition(".")[2] in names for route in self._settings.failure_routes)
+
+    def not_ready(self, now: float) -> Iterator[str]:
+        patience_s = self._settings.unprocessed_record_max_age_s or LONG_RETRIES_S
+        told = [
+            one for one in self._troubles.values() if now - one.since >= (TOLD_AFTER_S if one.is_outage else patience_s)
+        ]
+        if told:
+            oldest = min(told, key=attrgetter("since"))
+            more = f" ({len(told) - 1} more like it)" if len(told) > 1 else ""
+            yield oldest.text(now) + more
+
+    async def _wait_without_ageing(self, worker: Worker, messages: Sequence[Message[Any]], wait_s: float) -> bool:
+        """Wait for the next attempt; the time until then is not the handler's. Returns as :meth:`_wait_for_attempt`."""
+        with self._standing(messages):
+            return await self._wait_for_attempt(worker, messages, wait_s)
+
+    @contextmanager
+    def _standing(self, messages: Sequence[Message[Any]]) -> Iterator[None]:
+        """These records do not age meanwhile: no handler has them."""
+        since = self._clock.monotonic()
+        for message in messages:
+            message.tracker.stop_clock((message.index,), since)
+        try:
+            yield
+        finally:
+            now = self._clock.monotonic()
+            for message in messages:
+                message.tracker.start_clock((message.index,), now)
 
     def _after(self, message: Message[Any], attempt: int, error: BaseException) -> float | None:
         settings = self._settings

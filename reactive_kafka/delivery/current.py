@@ -8,13 +8,14 @@ there, and from the start where handlers run in threads, each call gets a contex
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, Protocol
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import RawRecord
+from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery, is_open
 from reactive_kafka.verdicts.message import Message
@@ -79,6 +80,47 @@ class LazyMessage(Message[Any]):
 
 WORKER: ContextVar[AtWork] = ContextVar("reactive_kafka worker")
 CALL: ContextVar[Call | None] = ContextVar("reactive_kafka call")
+
+
+def _call_here() -> Call | None:
+    """What the handler around this code has, also in its tasks and threads that nothing else is known of.
+
+    A task that has outlived its call is taken for one of the worker's next call.
+    """
+    call = CALL.get(None)
+    if call is not None and call.goes_on():
+        return call
+    worker = WORKER.get(None)
+    return None if worker is None else worker.call()
+
+
+Place = tuple[OffsetTracker, int]
+"""A record: the tracker of its partition, and its arrival number there."""
+
+
+def itself(delivery: Delivery) -> Iterable[Place]:
+    """The record of Kafka that a delivery is: itself."""
+    return ((delivery.tracker, delivery.index),)
+
+
+class CallHolder:
+    """The records that the handler around this code has, and those that its application has not settled yet."""
+
+    def __init__(
+        self, roots: Callable[[Delivery], Iterable[Place]], left_unsettled: Callable[[], Iterable[Held]]
+    ) -> None:
+        self._roots = roots
+        self._left_unsettled = left_unsettled
+
+    def held(self, *, briefly: bool) -> Iterator[Held]:
+        call = _call_here()
+        mine: dict[OffsetTracker, list[int]] = {}
+        for message in call.messages if call is not None else ():
+            for tracker, index in self._roots(message):
+                mine.setdefault(tracker, []).append(index)
+        yield from mine.items()
+        if not briefly:
+            yield from self._left_unsettled()
 
 
 def _call() -> Call | None:

@@ -9,18 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextvars import Context
 from functools import partial
 from itertools import count
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.delivery.calls import Isolation
+from reactive_kafka.delivery.current import Place
 from reactive_kafka.delivery.keyed import KeyedLane
 from reactive_kafka.delivery.lane import UNKEYED, Lane
 from reactive_kafka.delivery.places import Places, answer
 from reactive_kafka.delivery.states import IDLE, PARKED_WORKERS, RUNNING
 from reactive_kafka.delivery.workers import Worker, Workers, WorkerSetup, WorkerSignals
+from reactive_kafka.verdicts.ageing import Held
 from reactive_kafka.verdicts.delivery import Delivery
 
 STRETCH_S = 0.005
@@ -47,6 +49,12 @@ class WorkerPool(Workers):
         self._is_stopping = False
         self._names = count(1)
         self._busy: dict[Worker, None] = {}  # in the order in which they took their lanes
+        self._trackers = setup.trackers
+        self._roots = setup.roots
+        # Whether the application may keep messages whose handler has returned.
+        self._may_keep = False
+        # Attempts that are due and wait for the end of a pause.
+        self._paused: dict[Worker, Future[bool]] = {}
         self._isolation = Isolation(setup.is_ending)
         self._places = Places(setup.settings.concurrency, self._isolation, self._start_worker, self._place_is_free)
 
@@ -136,11 +144,40 @@ class WorkerPool(Workers):
         """Wait for the next attempt; False if the channel stops, or the partition goes: they are given back then."""
         loop = asyncio.get_running_loop()
         due: Future[bool] = loop.create_future()
-        timer = loop.call_later(after_s, answer, due, True)
+        timer = loop.call_later(after_s, self._due, worker, due)
         try:
             return await self._wait_until(worker, messages, due)
         finally:
             timer.cancel()
+            self._paused.pop(worker, None)
+
+    def _due(self, worker: Worker, due: Future[bool]) -> None:
+        """The time for the next attempt has come. A pause holds it up."""
+        if any(lane.is_paused for lane in worker.lanes):
+            self._paused[worker] = due
+        else:
+            answer(due, True)
+
+    def resumed(self) -> None:
+        for worker, due in list(self._paused.items()):
+            if not any(lane.is_paused for lane in worker.lanes):
+                answer(due, True)
+
+    def roots(self, delivery: Delivery) -> Iterable[Place]:
+        return self._roots(delivery)
+
+    def left_unsettled(self) -> Iterator[Held]:
+        if not self._may_keep:
+            return
+        busy: set[tuple[OffsetTracker, int]] = set()
+        for worker in self._busy:
+            call = worker.call()
+            if call is not None:
+                busy.update((message.tracker, message.index) for message in call.messages)
+        for tracker in self._trackers():
+            left = [index for index in tracker.open_at_handlers() if (tracker, index) not in busy]
+            if left:
+                yield tracker, left
 
     async def _wait_until(self, worker: Worker, messages: Sequence[Delivery], due: Future[bool]) -> bool:
         """Wait until *due* is true; else as :meth:`_wait_for_attempt`."""

@@ -218,7 +218,7 @@ class BroadcastDispatcher(ChoosingDispatcher):
         """As ever for one handler; behind its last attempt the first of the next one."""
         (message,) = messages
         progress = self._progress.get((message.tracker, message.index))
-        if progress is None or not is_open(message):
+        if progress is None or not is_open(message) or self._calls_again(error) is not None:
             return await super()._next_attempt(worker, messages, error, attempt)
         if self._goes_on(progress) and self._after(message, message.attempt, error) is None:
             progress.at += 1

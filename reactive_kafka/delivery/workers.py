@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Coroutine, Hashable, Sequence
+from collections.abc import Callable, Coroutine, Hashable, Iterable, Sequence
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +12,7 @@ from typing import Any
 from reactive_kafka.clock import Clock
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
-from reactive_kafka.delivery.current import CALL, WORKER, Call, LazyMessage
+from reactive_kafka.delivery.current import CALL, WORKER, Call, CallHolder, LazyMessage, Place, itself
 from reactive_kafka.delivery.keyed import KeyedLane
 from reactive_kafka.delivery.lane import UNKEYED, Lane
 from reactive_kafka.delivery.lanes import Lanes
@@ -29,7 +29,9 @@ from reactive_kafka.observe.facts import DurationHistogram
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger
+from reactive_kafka.verdicts.ageing import HOLDER, Held
 from reactive_kafka.verdicts.delivery import Delivery, failure_of, is_open
+from reactive_kafka.verdicts.hook import Call as HandlerCall
 from reactive_kafka.verdicts.hook import DeliveryHook
 from reactive_kafka.verdicts.message import new_message
 from reactive_kafka.verdicts.nack import VerdictParts
@@ -50,7 +52,9 @@ class Worker:
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  # for the type checker
         self.task: asyncio.Task[Any] = task
-        WORKER.set(self)  # for those whom its handlers call; in the context of its own task
+        # For those whom its handlers call; in the context of its own task.
+        WORKER.set(self)
+        HOLDER.set(CallHolder(pool.roots, pool.left_unsettled))
         self.context = context
         self.clean = context if keeps_apart else context.copy()  # what handlers find; one may have changed it
         self.pool, self.state = pool, WorkerState.IDLE
@@ -191,6 +195,12 @@ class WorkerSetup:
     hook: DeliveryHook  # the channel's checkpoint store
     totals: HandlerTotals = field(default_factory=HandlerTotals)
     is_ending: Callable[[], bool] = lambda: False  # every task is being cancelled, as at the end of ``asyncio.run``
+    # What is around each call of a handler; the call takes its message or its batch.
+    around: Callable[[HandlerCall], HandlerCall] | None = None
+    # The records of Kafka that a delivery was made of, as records age and not values.
+    roots: Callable[[Delivery], Iterable[Place]] = itself
+    # The trackers of the partitions that hold records, if the application may keep messages without a verdict.
+    trackers: Callable[[], Iterable[OffsetTracker]] = tuple
     context: Context = field(default_factory=copy_context)  # each worker has a copy of it
 
 
@@ -264,6 +274,21 @@ class Workers:
 
     def tell_calls(self) -> None:
         """Give each call from now on a context of its own that says what it has."""
+
+    def roots(self, delivery: Delivery) -> Iterable[Place]:
+        """The records of Kafka that a delivery was made of."""
+        return itself(delivery)
+
+    def left_unsettled(self) -> Iterable[Held]:
+        """The records that handlers have returned from without a verdict, by partition: the application has them."""
+        return ()
+
+    def not_ready(self, now: float) -> Iterable[str]:
+        """What records wait for between two calls of their handler, where that takes long."""
+        return ()
+
+    def resumed(self) -> None:
+        """Pauses are over: attempts that have waited for that are made."""
 
     def blocks_on(self, tracker: OffsetTracker, index: int, verdict: Future[bool]) -> None:
         """A nack is being carried out: hold its lane until *verdict*, even if the handler returns before."""

@@ -31,6 +31,7 @@ from reactive_kafka.outgoing.transactional import TransactionalWriter
 from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.records import HeaderPairs, TopicPartition, record_of
 from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.verdicts.ageing import not_ageing
 
 T = TypeVar("T")
 
@@ -136,7 +137,11 @@ class Sending(Waiting):
         return self._follow().result(timeout)
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        return asyncio.wrap_future(self._follow()).__await__()
+        followed = asyncio.wrap_future(self._follow())
+        if not self.home.is_here:
+            return (yield from followed)
+        with not_ageing():
+            return (yield from followed)
 
 
 class Emitter:
@@ -329,7 +334,12 @@ class Emitter:
             ChannelClosedError: The application does not run, or has stopped meanwhile.
         """
         channel, home = self._running()
-        await _at_home(home, channel.writer.flush)
+
+        async def flushed() -> None:
+            with not_ageing():
+                await channel.writer.flush()
+
+        await _at_home(home, flushed)
 
 
 async def _at_home(home: HomeLoop, work: Callable[[], Coroutine[Any, Any, T]]) -> T:
@@ -373,10 +383,11 @@ async def _send(channel: Target, record: Any) -> RecordMetadata:
 
     receipt = Gathering(then)
     try:
-        async with asyncio.timeout(timeout_s):
-            await channel.writer.put(outbound, receipt)
-            receipt.seal()
-            return await done
+        with not_ageing():
+            async with asyncio.timeout(timeout_s):
+                await channel.writer.put(outbound, receipt)
+                receipt.seal()
+                return await done
     except TimeoutError:
         why = channel.writer.facts().broker_error
         because = f": {why}" if why else ""

@@ -18,6 +18,7 @@ from reactive_kafka.outgoing.transactional import TransactionalWriter
 from reactive_kafka.outgoing.transactions import Transaction
 from reactive_kafka.records import HeaderPairs, record_of
 from reactive_kafka.tasks import HomeLoop
+from reactive_kafka.verdicts.ageing import not_ageing
 
 T = TypeVar("T")
 
@@ -124,13 +125,15 @@ async def _end(transaction: Transaction, *, is_to_commit: bool) -> None:
             await _told(transaction.write)
             await _told(transaction.commit)
     finally:
-        await transaction.close()
+        with not_ageing():
+            await transaction.close()
 
 
 async def _told(step: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Take a step, and say of an error that nothing is stored where that is so."""
     try:
-        await step()
+        with not_ageing():
+            await step()
     except (RejectedRecordError, OutcomeUnknownError):
         raise
     except BrokerError as error:

@@ -31,6 +31,7 @@ from reactive_kafka.outgoing.transactions import Transaction, TransactionalProdu
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Subscription
 from reactive_kafka.tasks import Spawn, is_set_within
+from reactive_kafka.verdicts.ageing import not_ageing
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.hook import CallAgain, NoHook
 from reactive_kafka.verdicts.partition import verdicts_of
@@ -70,7 +71,7 @@ class ExactlyOnce(NoHook):
         if isinstance(error, BaseExceptionGroup):
             _, others = error.split(TransactionAbortedError)
             return None if others is not None else self.may_call_again(error.exceptions[0])
-        return CallAgain(if_settled=False, ages=True) if isinstance(error, TransactionAbortedError) else None
+        return CallAgain(if_settled=False, ages=False) if isinstance(error, TransactionAbortedError) else None
 
     def check(self, tracker: OffsetTracker, index: int) -> None:
         raise CheckpointError(
@@ -161,7 +162,8 @@ class ExactlyOnce(NoHook):
             await transaction.close()
             raise ChannelClosedError(f"channel {self._name!r} has stopped")
         self._ending.update(dict.fromkeys(keys, done))
-        await asyncio.shield(done)
+        with not_ageing():
+            await asyncio.shield(done)
 
     async def _end(self, transaction: Transaction, parts: list[Part]) -> None:
         async with self._positions.holding([part.tracker.partition for part in parts]):

@@ -13,7 +13,7 @@ from reactive_kafka.broker.client import Connector, Inspector, inspecting
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError
 
-BACKOFF = Backoff(1.0, 30.0)
+BACKOFF = Backoff(0.5, 5.0)
 
 FRESH_S = 1.0  # so long counts the answer that a write has asked for: it is asked for so often at most
 

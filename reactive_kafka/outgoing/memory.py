@@ -18,6 +18,8 @@ from reactive_kafka.outgoing.channel import OutgoingChannel
 from reactive_kafka.outgoing.outbox import Gathering, Receipt
 from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.records import HeaderPairs, RawRecord, Record, TopicPartition
+from reactive_kafka.verdicts.ageing import HOLDER, Origin
+from reactive_kafka.verdicts.partition import origins_of, value_settled
 from reactive_kafka.wire import fields_problem
 
 
@@ -41,7 +43,7 @@ class LeftError(ChannelClosedError):
 class MemoryRecord:
     """A value on its way, in the form of a record; its number in the channel is its offset."""
 
-    __slots__ = ("headers", "key", "offset", "receipt", "since", "timestamp", "value")
+    __slots__ = ("headers", "key", "offset", "origins", "receipt", "since", "timestamp", "value")
 
     def __init__(self, value: Any, key: bytes | None, headers: HeaderPairs, timestamp: int) -> None:
         self.value = value
@@ -50,6 +52,8 @@ class MemoryRecord:
         self.timestamp: int | None = timestamp
         self.offset = -1
         self.since = 0.0
+        # The records of Kafka that it was made of.
+        self.origins: list[Origin] = []
         self.receipt: Receipt | Waiting
 
 
@@ -148,7 +152,14 @@ class MemoryTarget:
         if self._why_left is not None:
             receipt.fail(self._why_left)  # told, not raised: raised it would be a failure of the handler that sends
             return
-        value.offset, value.receipt, value.since = self._next, receipt, self._clock.monotonic()
+        value.offset = self._next
+        value.receipt = receipt
+        value.since = self._clock.monotonic()
+        holder = HOLDER.get()
+        if holder is not None:
+            value.origins = origins_of(holder.held(briefly=True))
+            for origin in value.origins:
+                origin.values += 1
         self._next += 1
         self._unsettled[value.offset] = value
         self._take(value)
@@ -164,6 +175,8 @@ class MemoryTarget:
         self._released()
 
     def _tell(self, value: MemoryRecord, error: BaseException | None) -> None:
+        for origin in value.origins:
+            value_settled(origin)
         try:
             if error is None:
                 value.receipt.written(TopicPartition(self.name, 0), value.offset)

@@ -22,9 +22,10 @@ from reactive_kafka.outgoing.transactions import Transaction
 from reactive_kafka.outgoing.waiting import Settling, Telling
 from reactive_kafka.outgoing.writer import settle
 from reactive_kafka.records import RawRecord, Record
+from reactive_kafka.verdicts.ageing import HOLDER, not_ageing
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.message import Message
-from reactive_kafka.verdicts.partition import ack_range, verdicts_of
+from reactive_kafka.verdicts.partition import ack_range, handler_done, verdicts_of
 
 Put = Callable[[Any], Awaitable[bool]]
 """Sends one value; True: one of the records has failed, and no more values are wanted."""
@@ -61,6 +62,8 @@ class Outputs:
         is_plain = not self._waits and not yields and around is None
         only = channels[0] if len(channels) == 1 and is_plain else None
         self._only = only if isinstance(only, OutgoingChannel) else None
+        # What goes to a memory channel is still with a handler of the application: its record ages there.
+        self._ages_on = any(not isinstance(channel, OutgoingChannel) for channel in channels)
 
     @property
     def is_quick(self) -> bool:
@@ -94,7 +97,10 @@ class Outputs:
             waiting.value = result
             waiting.key = waiting.timestamp_ms = None
             waiting.headers = ()
-            return channel.writer.take(waiting, channel.topic)
+            if not channel.writer.take(waiting, channel.topic):
+                return False
+            tracker.hand_over(index)
+            return True
         records = records_of(result)
         if len(records) != 1 or not channel.writer.has_room:
             return False
@@ -108,6 +114,7 @@ class Outputs:
         waiting.value, waiting.key, waiting.headers, waiting.timestamp_ms = out
         if partition is not None or not channel.writer.take(waiting, topic):
             channel.writer.put_now(waiting, topic, partition)
+        tracker.hand_over(index)
         return True
 
     async def answer(self, result: Any, message: Message[Any]) -> None:
@@ -127,6 +134,8 @@ class Outputs:
         except BaseException:
             receipt.void()
             raise
+        if self._settles:
+            self._handler_done()
         receipt.seal()
 
     async def answer_batch(self, result: Any, batch: Batch[Any]) -> None:
@@ -146,13 +155,24 @@ class Outputs:
         try:
             await self._put_all(result, source, receipt)
             receipt.seal()
-            await done
+            if self._ages_on:
+                self._handler_done()
+                await done
+            else:
+                with not_ageing():
+                    await done
         except LeftError as left:
             await left.leave()
         finally:
             receipt.void()
             if done.done() and not done.cancelled():
                 done.exception()  # where the function itself has raised
+
+    def _handler_done(self) -> None:
+        """The handler is done with its records: what is still to come is not its time."""
+        holder = HOLDER.get()
+        if holder is not None:
+            handler_done(holder.held(briefly=True), asyncio.get_running_loop().time())
 
     async def put(self, value: Any, then: Callable[[BaseException | None], None]) -> None:
         """Send one value when there is room for it; *then* hears what became of it."""
@@ -218,7 +238,11 @@ class Outputs:
 
     async def _put(self, receipt: Gathering, prepared: Prepared) -> None:
         for channel, outbound in prepared:
-            await channel.writer.put(outbound, receipt)
+            if channel.writer.has_room:
+                await channel.writer.put(outbound, receipt)
+                continue
+            with not_ageing():
+                await channel.writer.put(outbound, receipt)
 
 
 class TransactionalOutputs(Outputs):
@@ -245,7 +269,8 @@ class TransactionalOutputs(Outputs):
     async def _produce(self, result: Any, source: RawRecord | None, transaction: Transaction) -> None:
         async def put_prepared(prepared: Prepared) -> None:
             try:
-                await transaction.put((sender_of(channel), outbound) for channel, outbound in prepared)
+                with not_ageing():
+                    await transaction.put((sender_of(channel), outbound) for channel, outbound in prepared)
             except RejectedRecordError:
                 raise
             except BrokerError as error:  # ours, and none of the handler's own

@@ -38,6 +38,7 @@ from reactive_kafka.outgoing.writer import Writer
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.subscription import Partitions
 from reactive_kafka.tasks import Spawn, is_set_within
+from reactive_kafka.verdicts.ageing import not_ageing
 
 logger = logging.getLogger("reactive_kafka")
 
@@ -108,17 +109,19 @@ class Requests:
             async with asyncio.timeout(timeout_s), self._places:
                 self._begin()
                 self._pending[correlation_id] = answered
-                await self._ready.wait()
-                if not answered.done():
-                    await self._writer.put(outbound, receipt)
-                    receipt.seal()
+                with not_ageing():
+                    await self._ready.wait()
+                    if not answered.done():
+                        await self._writer.put(outbound, receipt)
+                        receipt.seal()
                 return await answered
         except TimeoutError:
             if not answered.done() or answered.cancelled():
                 why = self._problem or self._writer.facts().broker_error
                 because = f": {why}" if why else ""
-                text = f"{outbound.topic}: no reply in {self.topic} within {timeout_s:g} s{because}"
-                raise ReplyTimeoutError(text) from None
+                late = ReplyTimeoutError(f"{outbound.topic}: no reply in {self.topic} within {timeout_s:g} s{because}")
+                late.by_outage = why is not None
+                raise late from None
             return answered.result()  # it came in the moment in which the time was over
         finally:
             receipt.void()

@@ -8,6 +8,7 @@ from typing import TypeVar
 
 from reactive_kafka.errors import ChannelClosedError, SchemaAwayError
 from reactive_kafka.formats import SchemaMissing
+from reactive_kafka.verdicts.ageing import not_ageing
 
 T = TypeVar("T")
 
@@ -28,7 +29,9 @@ async def once_known(make: Callable[[], T], missing: SchemaMissing, timeout_s: f
         waiter = missing.arrives()
         try:
             left_s = None if deadline is None else max(0.0, deadline - loop.time())
-            if not (await asyncio.wait([waiter], timeout=left_s))[0]:
+            with not_ageing():
+                answered, _ = await asyncio.wait([waiter], timeout=left_s)
+            if not answered:
                 raise SchemaAwayError(f"not sent within {timeout_s:g} s: {missing.why()}")
             if not waiter.result():
                 raise ChannelClosedError(f"{missing.ask}: the application has stopped")

@@ -21,7 +21,7 @@ from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn, Work, is_set_within
 
-BACKOFF = Backoff(0.25, 10.0)
+BACKOFF = Backoff(0.25, 5.0)
 ENOUGH = 1_000
 """With so many records for a partition none waits for more."""
 FLUSH_S = 10.0

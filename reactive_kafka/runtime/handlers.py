@@ -91,12 +91,19 @@ def _invocation(
     invocation = replace(common, call=call_of(handler), wants_message=takes_message(handler), emit=outputs)
 
     def make(setup: WorkerSetup) -> Invocation:
+        made = replace(invocation, around=_both(setup.around, invocation.around))
         # Transactions are a session's, as its partitions are.
         if targets and isinstance(setup.hook, ExactlyOnce):
-            return replace(invocation, emit=make_outputs(transactions=setup.hook))
-        return invocation
+            return replace(made, emit=make_outputs(transactions=setup.hook))
+        return made
 
     return make
+
+
+def _both(outer: Callable[[Call], Call] | None, inner: Callable[[Call], Call] | None) -> Callable[[Call], Call] | None:
+    if outer is None or inner is None:
+        return outer or inner
+    return lambda call: outer(inner(call))
 
 
 def call_of(handler: HandlerSpec) -> Call:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from reactive_kafka.commit.metadata.user import check_metadata
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.errors import ChannelClosedError, NotOwnerError, text_of
+from reactive_kafka.verdicts.ageing import Held, Origin
 from reactive_kafka.verdicts.futures import follow
 from reactive_kafka.verdicts.hook import NoHook
 
@@ -34,6 +35,8 @@ class PartitionVerdicts:
         self.channel = channel  # takes the nacks, and verdicts on records of several partitions
         self.nacks: dict[int, Future[bool]] = {}  # arrival number -> what a nack that is being carried out will come to
         self.writing: set[asyncio.Task[object]] = set()  # the tasks that carry out those nacks
+        # Arrival number -> a record of which values are in memory channels.
+        self.origins: dict[int, Origin] = {}
         self.row: Any = None  # what the checkpoint store keeps for the partition
         self._tracker = tracker
         self._futures = channel.futures
@@ -201,6 +204,39 @@ class PartitionVerdicts:
 def verdicts_of(tracker: OffsetTracker) -> PartitionVerdicts:
     """The owner that :meth:`Acknowledger.begins` gave a tracker."""
     return cast(PartitionVerdicts, tracker.owner)
+
+
+def origins_of(held: Iterable[Held]) -> list[Origin]:
+    """The origins of a value that is made of these records."""
+    found: list[Origin] = []
+    for tracker, indexes in held:
+        origins = verdicts_of(tracker).origins
+        for index in indexes:
+            origin = origins.get(index)
+            if origin is None:
+                origin = origins[index] = Origin(tracker, index)
+            found.append(origin)
+    return found
+
+
+def value_settled(origin: Origin) -> None:
+    """One of the values that were made of a record has its verdict."""
+    origin.values -= 1
+    if not origin.values:
+        tracker, index = origin.place
+        verdicts_of(tracker).origins.pop(index, None)
+
+
+def handler_done(held: Iterable[Held], now: float) -> None:
+    """The handler of these records has returned: they age only while another handler has a value made of them."""
+    for tracker, indexes in held:
+        origins = verdicts_of(tracker).origins
+        for index in indexes:
+            origin = origins.get(index)
+            if origin is None:
+                tracker.hand_over(index)
+            else:
+                origin.handler_done(now)
 
 
 def ack_range(tracker: OffsetTracker, start: int, stop: int) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
@@ -203,14 +204,10 @@ async def test_a_record_does_not_age_while_it_waits_for_a_handler() -> None:
 
 
 @in_virtual_time
-async def test_the_clock_runs_through_retries_in_place() -> None:
+async def test_waits_between_attempts_are_not_part_of_the_age() -> None:
     recorder = Found()
-    app = make_app(
-        recorder,
-        unprocessed_record_max_age="60s",
-        on_poison="warn",
-        retry={"max_attempts": 10, "backoff": "10s", "max_backoff": "10s"},
-    )
+    retry = {"max_attempts": 10, "backoff": "10s", "max_backoff": "10s", "jitter": 0}
+    app = make_app(recorder, unprocessed_record_max_age="30s", retry=retry)
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
@@ -218,11 +215,118 @@ async def test_the_clock_runs_through_retries_in_place() -> None:
             raise ValueError("not yet")
 
     async with running(app) as test:
-        began = now()
         await send(test, b"")
         await asyncio.sleep(91)
         await test.settled()
-        assert 60 <= recorder.at[0] - began < 61
+    assert recorder.of(RecordPoisoned) == []
+
+
+@in_virtual_time
+async def test_the_times_of_all_attempts_add_up_to_the_age() -> None:
+    recorder = Found()
+    retry = {"max_attempts": 10, "backoff": "10s", "max_backoff": "10s", "jitter": 0}
+    app = make_app(recorder, unprocessed_record_max_age="60s", on_poison="warn", retry=retry)
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        await asyncio.sleep(25)
+        if message.attempt < 4:
+            raise ValueError("not yet")
+
+    async with running(app) as test:
+        began = now()
+        await send(test, b"")
+        await asyncio.sleep(135)
+        await test.settled()
+        # Two whole attempts, 10 s of the third, and two waits before that.
+        assert 80 <= recorder.at[0] - began < 81
+        (found,) = recorder.of(RecordPoisoned)
+        assert 60 <= found.age_s < 61
+
+
+@in_virtual_time
+async def test_a_record_that_is_tried_again_for_long_is_named_by_readiness() -> None:
+    retry = {"max_attempts": 1000, "backoff": "1s", "max_backoff": "1s"}
+    app = make_app(unprocessed_record_max_age="60s", retry=retry)
+    is_away = True
+
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None:
+        if is_away:
+            raise ValueError("the remote is away")
+
+    async with running(app) as test:
+        await send(test, b"")
+        await asyncio.sleep(50)
+        assert test.app.health().ready.status == "UP"
+        await asyncio.sleep(350)
+        health = test.app.health()
+        (check,) = (one for one in health.ready.checks if one.name == "orders")
+        assert (health.live.status, check.status) == ("UP", "DOWN")
+        assert "orders-0 offset 0 has failed for" in str(check.data["reason"])
+        assert "the remote is away" in str(check.data["reason"])
+        is_away = False
+        await test.settled()
+        assert test.app.health().status == "UP"
+
+
+@pytest.mark.parametrize("where", ["after the first value", "after a send", "beside a send"])
+@in_virtual_time
+async def test_a_handler_that_hangs_beside_its_sends_is_poison(where: str) -> None:
+    recorder = Found()
+    app = make_app(recorder, unprocessed_record_max_age="30s", on_poison="warn")
+    invoices = app.emitter("invoices")
+    stuck = asyncio.Event()
+
+    if where == "after the first value":
+
+        @app.incoming("orders")
+        @app.outgoing("invoices")
+        async def generator(order: bytes) -> AsyncIterator[bytes]:
+            yield order
+            await stuck.wait()
+
+    else:
+
+        @app.incoming("orders")
+        async def handler(order: bytes) -> None:
+            send = asyncio.ensure_future(invoices.send(order))
+            if where == "after a send":
+                await send
+            await stuck.wait()
+
+    async with running(app) as test:
+        began = now()
+        await send(test, b"")
+        await until(lambda: recorder.at, 40)
+        assert 30 <= recorder.at[0] - began < 31
+        stuck.set()
+        await test.settled()
+
+
+@in_virtual_time
+async def test_no_attempt_is_made_while_the_channel_is_paused() -> None:
+    calls: list[float] = []
+    app = make_app(retry={"max_attempts": 1000, "backoff": "1s", "max_backoff": "1s"})
+
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None:
+        calls.append(now())
+        if len(calls) < 6:
+            raise ValueError("not yet")
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: len(calls) == 2)
+        test.app.channel("orders").pause("the remote is away")
+        await asyncio.sleep(60)
+        assert len(calls) == 2
+        assert test.app.health().live.status == "UP"
+        test.app.channel("orders").resume("the remote is away")
+        await asyncio.sleep(0)
+        await until(lambda: len(calls) == 3, 0.1)
+        await test.settled()
+        assert committed(test) == 1
 
 
 @pytest.mark.parametrize("ordering", ["partition", "unordered"])

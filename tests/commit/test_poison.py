@@ -363,3 +363,54 @@ def test_every_overdue_record_is_found_within_a_second_of_the_limit_and_none_bef
         world.check()
     world.run(2 * LOOK_S)
     world.check()
+
+
+@given(st.data())
+def test_the_age_of_a_record_is_the_time_in_which_its_clock_has_run(data: st.DataObject) -> None:
+    """Whatever stops it, in whatever order, also while it is stopped for something else."""
+    count = data.draw(st.integers(1, 4))
+    tracker = tracker_with([10.0] * count)
+    tracker.in_order = data.draw(st.booleans())
+    now = 10.0
+    ages = [0.0] * count
+    reasons = [0] * count
+    for _ in range(data.draw(st.integers(0, 30))):
+        passed = data.draw(st.floats(0.0, 50.0))
+        now += passed
+        ages = [age if reason else age + passed for age, reason in zip(ages, reasons, strict=True)]
+        index = data.draw(st.integers(0, count - 1))
+        if reasons[index] and data.draw(st.booleans()):
+            tracker.start_clock([index], now)
+            reasons[index] -= 1
+        else:
+            tracker.stop_clock([index], now)
+            reasons[index] += 1
+    running = [index for index in range(count) if not reasons[index]]
+    for index in running:
+        assert abs(now - tracker.started[index] - ages[index]) < 1e-6
+    limit_s = 100.0
+    overdue_now = [100 + index for index in running if ages[index] >= limit_s + 1e-6]
+    tracker.in_order = False
+    assert (
+        found(PoisonWatch(limit_s), tracker, now)[:1] == overdue_now[:1]
+        or min(abs(age - limit_s) for age in ages) < 1e-5
+    )
+
+
+@given(st.integers(0, 3), st.integers(0, 3))
+def test_a_record_whose_output_is_on_its_way_hides_no_stuck_record_behind_it(handed: int, settled: int) -> None:
+    tracker = tracker_with([1.0, 2.0, 3.0, 4.0])
+    tracker.settle(settled)
+    tracker.hand_over(handed)
+    expected = [index for index in range(4) if index not in (handed, settled)]
+    assert found(PoisonWatch(LIMIT_S), tracker, 100.0) == [100 + expected[0]]
+
+
+def test_what_was_settled_while_its_clock_stood_leaves_nothing_behind() -> None:
+    tracker = tracker_with([1.0, 2.0])
+    tracker.stop_clock([0, 1], 5.0)
+    tracker.settle(0)
+    tracker.compact()
+    tracker.start_clock([0, 1], 6.0)
+    assert tracker.started[0] == 3.0
+    assert tracker._stood_since == {}

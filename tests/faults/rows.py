@@ -62,6 +62,7 @@ A10 | the controllers have no quorum | reading goes on; questions end at their d
 A11 | each request answered with each error | what can pass is tried again; what cannot is told at once
 A12 | older and newer brokers | the same tests are green
 A13 | only commits are refused | the window fills, reading pauses, readiness says why; nothing is skipped
+A14 | an outage lasts longer than every limit | alive, not ready with the reason; nothing is lost or poison; heals
 B1 | cut, both ways, for 3, 15, 120 s | beyond the session the member stops, and nothing of its time is committed later
 B2 | replies cut | an unanswered commit may or may not have been stored; nothing is skipped
 B3 | requests cut | as B1

@@ -423,9 +423,9 @@ async def test_a_letter_that_does_not_fit_is_tried_on_without_haste_and_named() 
         await it.failures.write(PLAIN)
         it.broker.fail_next("send", RejectedRecordError("too large"), times=5, of=DEAD)
         writing = asyncio.create_task(it.failures.write(PLAIN))
-        await asyncio.sleep(25)
-        assert len(it.recorder.of(SendFailed)) == 5  # three at once, then one in ten seconds
-        assert it.reasons == f"a record is refused by {DEAD!r} for 25 s: too large"
+        await asyncio.sleep(13)
+        assert len(it.recorder.of(SendFailed)) == 5  # three at once, then one in five seconds
+        assert it.reasons == f"a record is refused by {DEAD!r} for 13 s: too large"
         assert not writing.done()
         await writing
         assert it.reasons == ""
