@@ -39,7 +39,7 @@ SHAPES = ("plain", "manual", "output", "yields", "emitter", "batch", "exactly", 
 HAPPENS = (
     "cancelled send", "cancelled commit", "cancelled seek", "cancelled committed", "seek", "pause", "rebalance",
     "replaced", "stop-start", "outage", "lost commit", "lost send", "lost end", "expire", "away store", "slow send",
-    "look",
+    "look", "stall", "leader",
 )  # fmt: skip
 EXPECTED = (*SHAPES, *HAPPENS, "letter", "cancelled handler call")
 """What must have happened in a run of many seeds."""
@@ -414,6 +414,18 @@ class Rounds:
         self.rows.faults.away = True
         await asyncio.sleep(self.dice.choice((0.5, 6.0)))
         self.rows.faults.away = False
+
+    async def _stall(self, app: App, emitter: Emitter | None) -> None:
+        """The process stands still for a while."""
+        clock: Any = self.broker._state.clock
+        clock.advance(self.dice.choice((1.5, 4.0)))
+        await asyncio.sleep(0.5)
+
+    async def _leader(self, app: App, emitter: Emitter | None) -> None:
+        """A partition has no leader for a while."""
+        self.broker.leader_away(tp(0))
+        await asyncio.sleep(self.dice.choice((1.0, 8.0)))
+        self.broker.leader_back(tp(0))
 
     async def _look(self, app: App, emitter: Emitter | None) -> None:
         """Somebody asks, again and again."""
