@@ -97,7 +97,7 @@ ASYNC_FOR = "aiokafka `async for`"
 OURS_MESSAGE = "reactive_kafka, `Message`"
 OURS_BYTES = "reactive_kafka, `bytes`"
 OURS_BATCH = "reactive_kafka, `Batch[bytes]` of 500"
-CONSUME = "confluent-kafka `consume(500)`"
+CONSUME = "confluent-kafka `consume(500)`, `fetch.queue.backoff.ms = 10`"
 FASTSTREAM_BATCH = "FastStream `batch=True`"
 GETMANY_16 = f"{GETMANY}, 16 partitions"
 OURS_MESSAGE_16 = f"{OURS_MESSAGE}, 16 partitions"
@@ -121,12 +121,13 @@ OURS_EMIT = "reactive_kafka, `send_nowait`"
 IN_TRANSACTIONS = {size: f"reactive_kafka, transactions of {size:,} records" for size in (100, 1_000, 10_000)}
 WITH_FLUSHES = {size: f"reactive_kafka, `flush` after each {size:,} records" for size in IN_TRANSACTIONS}
 OURS_CHAIN = "reactive_kafka, topic to handler to topic"
+OURS_CHAIN_10_000 = f"{OURS_CHAIN}, `max_in_flight = 10_000`"
 GETMANY_JSON = f"{GETMANY} and `json.loads`"
 OURS_DICT = "reactive_kafka, `dict`"
 OURS_DATACLASS = "reactive_kafka, a dataclass"
 OURS_PYDANTIC = "reactive_kafka, a pydantic model"
 OURS_STRUCT = "reactive_kafka, a `msgspec.Struct`"
-CONFLUENT_AVRO = "confluent-kafka `consume(500)` and `AvroDeserializer`"
+CONFLUENT_AVRO = f"{CONSUME}, and `AvroDeserializer`"
 
 WAIT_S = 0.010
 FEW = 400  # enough for a contender that handles about 100 a second
@@ -231,6 +232,7 @@ CONTENDERS = (
     Contender(name=CONFLUENT, run="librdkafka:produce", series="sending", records=1_000_000, reads=False, commits=""),
     Contender(name=OURS_EMIT, run="ours:emit", series="sending", records=1_000_000, reads=False, commits=""),
     Contender(name=OURS_CHAIN, run="ours:chain", series="sending", records=1_000_000),
+    Contender(name=OURS_CHAIN_10_000, run="ours:chain_10_000", series="sending", records=1_000_000),
     *(
         Contender(
             name=names[size],

@@ -113,7 +113,13 @@ class App(Declarations):
         settings = reading.settings
         for name in declared.emitters:
             _check_emitter(name, settings)
-        check_extras(spec, settings, spark=self._spark_engine is None, stores=self._stores is None)
+        check_extras(
+            spec,
+            settings,
+            clients=self._connector is None,
+            spark=self._spark_engine is None,
+            stores=self._stores is None,
+        )
         self._reading, self._settings = reading, settings
         self._spec = spec if self._fit is None else self._fit(spec)
         return settings
@@ -277,7 +283,7 @@ class App(Declarations):
         decorated = incoming_of(name, ack, retry, None, self._layers, "add_channel")
         spec, odd = added(who, handler, decorated, to, self.declared.registry, there, self.plan)
         plan, alone = AppSpec({name: spec}, {}), replace(there, incoming={name: spec.settings})
-        check_extras(plan, alone, spark=False, stores=self._stores is None)
+        check_extras(plan, alone, clients=self._connector is None, spark=False, stores=self._stores is None)
         plan = plan if self._fit is None else self._fit(plan)
         channel = run.add_channel(plan.incoming[name], [*there.warnings, *odd])
         self._settings = replace(there, warnings=self.settings.warnings)

@@ -28,7 +28,12 @@ class Backoff:
 
 
 class Waits:
-    """The waits of one row of attempts."""
+    """The waits of one row of attempts, which grow until the attempts make progress.
+
+    Every loop that tries again has one. Progress is what the loop is for: a record that was written, an answer that
+    was asked for, a client that has worked for a while. A first step that worked is none. A loop that connects, and
+    fails at what comes after that, would otherwise connect without end and never wait longer.
+    """
 
     def __init__(self, backoff: Backoff) -> None:
         self._backoff = backoff
@@ -40,8 +45,8 @@ class Waits:
         self._attempt += 1
         return wait_s
 
-    def reset(self) -> None:
-        """An attempt has succeeded: the next wait is a first one."""
+    def progressed(self) -> None:
+        """There was progress: the next wait is a first one."""
         self._attempt = 0
 
 

@@ -17,6 +17,7 @@ ReactiveKafkaError
 │   ├── CorruptRecordError            the operator: bytes of the log cannot be read; has the position
 │   ├── CorruptCheckpointError        the operator: a row of the checkpoint store cannot be read
 │   ├── MetadataTooLargeError         nobody: the position is committed without it
+│   ├── PositionsRefusedError         the operator: positions of some partitions are refused, the others are stored
 │   └── NotOwnerError                 nobody: the partition has moved on, and the commit is dropped
 │       └── CheckpointRefusedError    nobody: a later owner has written to the checkpoint store
 ├── DecodeError (ValueError)          the producer of the record; always becomes a nack
@@ -45,7 +46,7 @@ ReactiveKafkaError
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from reactive_kafka.records import TopicPartition
 
@@ -197,6 +198,17 @@ class MetadataTooLargeError(BrokerError):
     def __init__(self, text: str, partitions: Iterable[TopicPartition] = ()) -> None:
         self.partitions = frozenset(partitions)
         super().__init__(text)
+
+
+class PositionsRefusedError(BrokerError):
+    """The broker refuses the positions of some partitions; all others of the same request are stored.
+
+    ``refused``: partition -> why.
+    """
+
+    def __init__(self, refused: Mapping[TopicPartition, BrokerError]) -> None:
+        self.refused = dict(refused)
+        super().__init__("; ".join(f"{partition}: {error}" for partition, error in sorted(self.refused.items())))
 
 
 class CommitRefusedError(ReactiveKafkaError):

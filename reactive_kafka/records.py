@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, NamedTuple, Protocol, overload
+from typing import Any, NamedTuple, Protocol, cast, overload
+
+from reactive_kafka.wire import headers_problem, shown
 
 HeaderPairs = Sequence[tuple[str, bytes | None]]
+_NO_HEADERS: tuple[tuple[str, bytes | None], ...] = ()
 
 
 class TopicPartition(NamedTuple):
@@ -44,6 +47,15 @@ class Committed(NamedTuple):
 
     offset: int
     metadata: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TopicIds:
+    """What one broker says of the ids of topics."""
+
+    broker: int
+    ids: Mapping[str, str]  # topic -> its id, of those that exist at this broker
+    alive: frozenset[int]  # the brokers that this one knows of, itself among them
 
 
 class RecordBytes(NamedTuple):
@@ -145,15 +157,65 @@ class Record:
         timestamp: An aware datetime; None lets the producer take the time of sending.
         topic: Replaces the channel's topic.
         channel: With several ``@app.outgoing``: send to this channel only.
+
+    Raises:
+        TypeError: A field has another type. It is raised where the record is made, and not where it is sent: by then
+            the record that it was made of may be settled, in a transaction for example.
+        ValueError: A timestamp without a time zone, or a partition that cannot be.
     """
 
     value: Any
     key: bytes | str | None = None
-    headers: Iterable[tuple[str, bytes | None]] = ()
+    headers: Iterable[tuple[str, bytes | None]] = _NO_HEADERS
     partition: int | None = None
     timestamp: datetime | None = None
     topic: str | None = None
     channel: str | None = None
+
+    def __post_init__(self) -> None:
+        # Most records have a value and a key alone, and each comparison here is paid for by each of them.
+        if self.headers is not _NO_HEADERS:
+            object.__setattr__(self, "headers", _checked_headers(self.headers))
+        if self.partition is not None:
+            _check_partition(self.partition)
+        if self.timestamp is not None:
+            _check_timestamp(self.timestamp)
+        if self.topic is not None and not isinstance(self.topic, str):
+            raise TypeError(f"Record(topic={shown(self.topic)}): expected the name of a topic")
+        if self.channel is not None and not isinstance(self.channel, str):
+            raise TypeError(f"Record(channel={shown(self.channel)}): expected the name of an outgoing channel")
+
+
+def _checked_headers(headers: object) -> HeaderPairs:
+    """The headers as a sequence; an iterator is read once."""
+    if isinstance(headers, Mapping):
+        raise TypeError(
+            f"Record(headers={shown(headers)}): expected pairs of a name and bytes; of a dict: list(headers.items())"
+        )
+    if not isinstance(headers, Iterable):
+        raise TypeError(f'Record(headers={shown(headers)}): expected pairs of a name and bytes: [("trace", b"1")]')
+    pairs: Any = headers if isinstance(headers, Sequence) else tuple(headers)
+    problem = headers_problem(pairs)
+    if problem is not None:
+        raise TypeError(f"Record: {problem}")
+    return cast(HeaderPairs, pairs)
+
+
+def _check_partition(partition: object) -> None:
+    if isinstance(partition, bool) or not isinstance(partition, int):
+        raise TypeError(f"Record(partition={shown(partition)}): expected the number of a partition")
+    if not 0 <= partition < 2**31:
+        raise ValueError(f"Record(partition={partition}): partitions have numbers from 0 on")
+
+
+def _check_timestamp(timestamp: object) -> None:
+    if not isinstance(timestamp, datetime):
+        raise TypeError(
+            f"Record(timestamp={shown(timestamp)}): expected a datetime with a time zone; of milliseconds since 1970: "
+            "datetime.fromtimestamp(milliseconds / 1000, UTC)"
+        )
+    if timestamp.tzinfo is None:
+        raise ValueError(f"Record(timestamp={timestamp!r}) has no time zone: say which moment it is, with tzinfo=UTC")
 
 
 def record_of(

@@ -17,7 +17,7 @@ def is_topic(name: object) -> bool:
 
 def topic_problem(topic: object) -> str | None:
     """What is wrong with a topic's name, in words that go after ``because``; None: nothing."""
-    return None if is_topic(topic) else f"topic = {_shown(topic)}: no topic can be called so; allowed are {TOPIC_RULE}"
+    return None if is_topic(topic) else f"topic = {shown(topic)}: no topic can be called so; allowed are {TOPIC_RULE}"
 
 
 def record_problem(
@@ -32,22 +32,23 @@ def fields_problem(value: object, key: object, headers: object, partition: objec
     return (
         _bytes_problem("value", value)
         or _bytes_problem("key", key)
-        or _headers_problem(headers)
+        or headers_problem(headers)
         or _number_problem("partition", partition, least=0, bits=32)
         or _number_problem("timestamp_ms", timestamp_ms, least=-(2**63), bits=64)
     )
 
 
 def _bytes_problem(field: str, value: object) -> str | None:
-    return None if value is None or isinstance(value, bytes) else f"{field} = {_shown(value)}: expected bytes or None"
+    return None if value is None or isinstance(value, bytes) else f"{field} = {shown(value)}: expected bytes or None"
 
 
-def _headers_problem(headers: object) -> str | None:
+def headers_problem(headers: object) -> str | None:
+    """What keeps headers from being written; None: nothing."""
     if not isinstance(headers, Sequence) or isinstance(headers, str | bytes):
-        return f"headers = {_shown(headers)}: expected a sequence of pairs of str and bytes"
+        return f"headers = {shown(headers)}: expected a sequence of pairs of str and bytes"
     for header in headers:
         if not _is_header(header):
-            return f"headers: {_shown(header)} is no pair of a str and bytes or None"
+            return f"headers: {shown(header)} is no pair of a str and bytes or None{_hint(header)}"
     return None
 
 
@@ -56,6 +57,13 @@ def _is_header(header: object) -> bool:
         return False
     name, value = header
     return isinstance(name, str) and (value is None or isinstance(value, bytes)) and _is_text(name)
+
+
+def _hint(header: object) -> str:
+    """What to write for a value that is a text."""
+    if isinstance(header, tuple | list) and len(header) == 2 and isinstance(header[1], str):
+        return ": encode the text, text.encode()"
+    return ""
 
 
 def _is_text(name: str) -> bool:
@@ -70,10 +78,10 @@ def _is_text(name: str) -> bool:
 def _number_problem(field: str, value: object, *, least: int, bits: int) -> str | None:
     if value is None or (isinstance(value, int) and least <= value < 2 ** (bits - 1)):
         return None
-    return f"{field} = {_shown(value)}: expected None or an integer" + (f" of {least} or more" if least >= 0 else "")
+    return f"{field} = {shown(value)}: expected None or an integer" + (f" of {least} or more" if least >= 0 else "")
 
 
-def _shown(value: object) -> str:
+def shown(value: object) -> str:
     """Its repr, cut; the value may be anybody's, and even its repr may raise."""
     try:
         text = repr(value)

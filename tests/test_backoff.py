@@ -25,7 +25,7 @@ def test_chance_takes_a_fifth_off_at_most(attempt: int, chance: float) -> None:
     assert 0.8 * longest <= BACKOFF.wait_s(attempt, chance) <= longest
 
 
-def test_a_row_of_attempts_begins_anew_after_one_that_succeeded() -> None:
+def test_after_progress_the_next_wait_is_a_first_one() -> None:
     assert drawn(None, 3, 2) == [0.25, 0.5, 1.0, 0.25, 0.5]
 
 
@@ -52,7 +52,7 @@ def drawn(seed: int | None, *rows: int) -> list[float]:
         waits, found = Waits(BACKOFF), []
         for row in rows:
             found += [waits.next_s() for _ in range(row)]
-            waits.reset()
+            waits.progressed()
         return found
 
     return run_in_virtual_time(main, seed=seed)

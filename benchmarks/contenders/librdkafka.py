@@ -69,10 +69,17 @@ async def consume_avro(job: Job) -> Result:
 
 @contextmanager
 def _consumer(job: Job) -> Iterator[Consumer]:
-    consumer = Consumer({
-        "bootstrap.servers": job.bootstrap, "group.id": job.group, "auto.offset.reset": "earliest",
-        "enable.auto.commit": False,
-    })  # fmt: skip
+    consumer = Consumer(
+        {
+            "bootstrap.servers": job.bootstrap,
+            "group.id": job.group,
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            # How long it waits before it fetches again where its queue is full. The default of 1 s is most of the time
+            # of a backlog: with 10 ms it is several times as fast.
+            "fetch.queue.backoff.ms": 10,
+        }
+    )
     consumer.subscribe([job.topic])
     try:
         yield consumer

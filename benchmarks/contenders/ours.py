@@ -178,12 +178,10 @@ transactions_100, transactions_1000, transactions_10000 = (partial(_in_transacti
 flushes_100, flushes_1000, flushes_10000 = (partial(_with_flushes, 10**power) for power in (2, 3, 4))
 
 
-async def chain(job: Job) -> Result:
+async def chain(job: Job, sends: dict[str, Any] | None = None, **channel: Any) -> Result:
     """A handler that returns what it got: the incoming record is acked when the broker has the outgoing one."""
     meter = Meter(job.records)
-    # Of the incoming channel, too: with its default of 1,000 unsettled records the writes wait for the next thousand.
-    sends = {"topic": job.target, "max_in_flight": 10_000, "wait_for_write": False}
-    app = make_app(job, sends=sends, max_in_flight=10_000)
+    app = make_app(job, sends={"topic": job.target, **(sends or {})}, **channel)
     seen, mark = 0, 1
 
     @app.incoming("bench")
@@ -196,6 +194,11 @@ async def chain(job: Job) -> Result:
         return payload
 
     return await run(app, meter)
+
+
+async def chain_10_000(job: Job) -> Result:
+    """The same with more records on their way, which make larger batches."""
+    return await chain(job, {"max_in_flight": 10_000}, max_in_flight=10_000)
 
 
 async def run(app: App, meter: Meter) -> Result:

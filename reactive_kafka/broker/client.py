@@ -29,8 +29,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from reactive_kafka.errors import BrokerError
-from reactive_kafka.records import Committed, HeaderPairs, RawRecord, RecordFields, TopicPartition
+from reactive_kafka.errors import BrokerError, TransientBrokerError
+from reactive_kafka.records import Committed, HeaderPairs, RawRecord, RecordFields, TopicIds, TopicPartition
 from reactive_kafka.subscription import Subscription
 
 if TYPE_CHECKING:
@@ -39,6 +39,10 @@ if TYPE_CHECKING:
 STATIC_GENERATION = 0  # of a static assignment, its only one
 NO_GROUP = "a consumer without a group_id has no committed positions"  # so it can neither store one nor ask for it
 UNKNOWN_GROUP = "Dead"  # the state that a broker tells of a group it does not know
+
+
+class GroupHasMembersError(TransientBrokerError):
+    """A client that is no member wants to commit for a group that has members: only they may."""
 
 
 def members_share(group_id: str) -> str:
@@ -106,10 +110,15 @@ class Questions(Protocol):
             names: Of these, if they exist; None: of all that there are, which may be thousands.
         """
 
-    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        """topic -> the id of its incarnation, of those that exist: one that was deleted and made anew has another.
+    async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
+        """The ids of topics as one broker knows them, or *of_all* brokers that answer soon.
 
-        Empty where the brokers tell none (Kafka before 2.8). Asking creates no topic.
+        A topic that was deleted and created again has another id, and brokers learn that one after the other. Empty
+        where the brokers have no ids (Kafka before 2.8), and where none can have changed since this client asked last.
+        Asking creates no topic.
+
+        Raises:
+            TransientBrokerError: No broker has answered.
         """
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
@@ -198,6 +207,8 @@ class Consumer(Questions, Protocol):
             OutcomeUnknownError: Sent, not answered in time: it may have been stored.
             TransientBrokerError: Not stored; try later. Also where a static assignment's group has members.
             MetadataTooLargeError: Not stored where the metadata is too long; what else was sent is.
+            PositionsRefusedError: Not stored where it says so, with the reason of each partition (its topic does not
+                exist, or may not be read); what else was sent is.
             FatalBrokerError: No right to commit, or no group.
         """
 
@@ -206,8 +217,8 @@ class Consumer(Questions, Protocol):
     ) -> None:
         """Have positions take part in a transaction of a producer's, which has added the group: one attempt.
 
-        They are stored when it is committed. Raises as :meth:`commit` does. After any error but NotOwnerError and
-        MetadataTooLargeError the request may still be on its way.
+        They are stored when it is committed. Raises as :meth:`commit` does. After any error but NotOwnerError,
+        MetadataTooLargeError and PositionsRefusedError the request may still be on its way.
         """
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
@@ -251,6 +262,9 @@ class Producer(Protocol):
 
     async def start(self) -> None:
         """Connect. Raises as :meth:`Consumer.start`."""
+
+    async def check(self) -> None:
+        """Ask any broker for anything: TransientBrokerError if none answers within 2.5 s. After a start."""
 
     def key_hash(self, key: bytes) -> int:
         """A number of a key, the same in every process.
@@ -390,6 +404,13 @@ class Inspector(Questions, Protocol):
             OutcomeUnknownError: Sent, not answered in time: it may have been stored.
             MetadataTooLargeError: That of a partition is; the others are stored.
             FatalBrokerError: No right to commit.
+        """
+
+    async def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str | None]]:
+        """topic -> the configs of these names that the broker knows, with their values, defaults included.
+
+        A topic is left out where the broker does not tell: it does not exist, the right DESCRIBE_CONFIGS on it is
+        missing, or the broker is the embedded one.
         """
 
     async def create_topic(self, topic: str, partitions: int) -> None:

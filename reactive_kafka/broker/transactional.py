@@ -48,6 +48,9 @@ class TransactionalProducer(Protocol):
             FatalBrokerError: No right to the transactional id, or the brokers have no transactions.
         """
 
+    async def check(self) -> None:
+        """As :meth:`Producer.check`, of one that has claimed its id; also while it writes, and in doubt."""
+
     def key_hash(self, key: bytes) -> int:
         """As :meth:`Producer.key_hash`."""
 

@@ -67,6 +67,7 @@ class ChannelConsumer:
             role.most_uncommitted, role.strategy, self.engine.ahead, self.committer.request,
             failing=lambda: self.committer.failing,
             stored_at=lambda: self.committer.stored_at,
+            refused=self.engine.refused_unstored,
             is_strict=settings.max_uncommitted is not None,
         )  # fmt: skip
         self.owned = OwnedPartitions(role.name, self.table, parts.lanes, parts.acknowledger, parts.workers.abandon)
@@ -88,7 +89,6 @@ class ChannelConsumer:
         # These and the methods below are what a checkpoint store, or a transaction of Kafka's, asks of a client.
         self.reads_with = self.table.has
         self.retains = self.starts.is_retained
-        self.stands_at = self.engine.stands_at
         self.due, self.stored = self.engine.due_with, self.engine.stored_with
 
     def start(self, after: Callable[[], Awaitable[None]] | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The connection of one client: connects, polls, notices that brokers are away, and builds the client anew."""
+"""The connection of one client: connects, polls, notices that brokers are away, and replaces a client that breaks."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from reactive_kafka.broker.client import Consumer
 from reactive_kafka.channel.reach import Reach
 from reactive_kafka.channel.signals import ClientSignals
 from reactive_kafka.channel.stable import StableOffsets
+from reactive_kafka.config.checks import GroupTimes
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
 from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable
@@ -35,10 +36,16 @@ CHECK_S = 2.0
 UNSURE_CHECK_S = 0.5
 """How soon it is asked again where a topic or a leader is missing: it may be about to be made, or elected."""
 
-BACKOFF = Backoff(0.25, 10.0)
-REBUILD_AFTER_S = 60.0
-"""How long no broker may answer before the client is built anew, so that moved brokers are found."""
+BACKOFF = Backoff(0.25, 5.0)
+"""Between attempts to connect, between two clients of which the first breaks, and between polls that are refused."""
 
+STEADY_S = BACKOFF.last_s
+"""How long a client works without an error before that counts as progress. To have connected is none: a client that
+connects and then breaks would be replaced without end."""
+
+SILENT_S = 60.0
+"""How long the group may be silent beyond the session and a rebalance, while brokers answer, before the client is
+replaced: it must have come to a stop by a bug of its own."""
 
 CONNECTING = "connecting"
 """The reason as long as nothing else is known."""
@@ -69,17 +76,22 @@ class Connection:
         self._observer = parts.observer
         self._consumer: Consumer | None = None
         self._away_since: float | None = None
-        self._is_refused = False  # a broker answers, and does not let us read
+        self._back_at = -inf
+        self._silence: str | None = CONNECTING  # why no broker answers
+        # Why a broker that answers does not let us read. Over once a client is assigned and has polled: to connect
+        # again says nothing.
+        self._refusal: str | None = None
         self._is_closed = False
         self._is_idle = False  # the last poll has brought nothing
-        # The client leaves the group when nobody has polled it for so long.
-        self._idle_poll_s = min(IDLE_POLL_S, float(settings.client.get("max_poll_interval_ms", inf)) / 4000)
+        # The client leaves the group when nobody has polled it for four times as long.
+        self._most_wait_s = float(settings.client.get("max_poll_interval_ms", inf)) / 4000
+        self._idle_poll_s = min(IDLE_POLL_S, self._most_wait_s)
+        self._rebalance_s = GroupTimes.of(settings.client.get).rebalance_s
         self.reach = Reach(settings.name, starts.table, parts.observer, tells_topics=name == settings.name)
         self.stable = StableOffsets(settings.name, starts.table, parts.observer)
         self._make: Callable[[], Consumer] = lambda: parts.reader.consumer(
             name=name, subscription=settings.subscription, group_id=settings.group_id, properties=_properties(settings)
         )
-        self.broker_error: str | None = CONNECTING
 
     async def run(self) -> None:
         """Connect, poll until the client breaks or the channel ends, and connect again."""
@@ -96,12 +108,14 @@ class Connection:
                 await consumer.stop()
                 return
             self._use(consumer)
-            waits.reset()
-            self._is_refused = False
             self._is_back()
+            began = self._clock.monotonic()
             await self._poll_and_check(consumer)
+            if self._clock.monotonic() - began >= STEADY_S:
+                waits.progressed()
             if self._consumer is consumer and not self._is_over():
                 await self._rebuild(consumer)
+                await asyncio.sleep(waits.next_s())
 
     async def _poll_and_check(self, consumer: Consumer) -> None:
         poller = asyncio.current_task()
@@ -155,36 +169,45 @@ class Connection:
 
     async def _poll(self, consumer: Consumer) -> None:
         """Poll until the channel ends or the client breaks. It is polled while draining too: a member must be."""
+        waits, failed_at = Waits(BACKOFF), -inf
         while self._consumer is consumer:
-            if (
-                not self._is_refused
-                and self._away_since is not None
-                and self._clock.monotonic() - self._away_since > REBUILD_AFTER_S
-            ):
+            if self._has_stopped(consumer):
+                self._breaks("the client has not heard from its group for long, though brokers answer")
                 return
             try:
                 await self._poll_once(consumer)
-                if self._is_refused:
-                    self._is_refused = False
-                    self._is_back()
             except FatalBrokerError as error:
                 if isinstance(error, FencedError):
                     self._signals.fail(error)
                 else:
-                    self._is_refused = True
-                    self._is_away(str(error))
-                await asyncio.sleep(BACKOFF.first_s)
+                    self._breaks(str(error))
             except BrokerError as error:
                 if self._consumer is consumer:
-                    self._is_away(str(error))
+                    self._breaks(str(error))
                 return
             except Exception as error:  # a bug, of ours or of the client: it stops this channel, and no other
                 self._signals.fail(error)
-                await asyncio.sleep(BACKOFF.first_s)
+            else:
+                if self._refusal is not None and self._signals.is_joined:
+                    self._refusal = None
+                    self._tell_back()
+                continue
+            if self._clock.monotonic() - failed_at >= STEADY_S + BACKOFF.last_s:
+                waits.progressed()
+            failed_at = self._clock.monotonic()
+            await asyncio.sleep(min(waits.next_s(), self._most_wait_s))
 
-    def _is_lost(self) -> bool:
-        is_away = self._away_since is not None and not self._is_refused
-        return is_away and self._clock.monotonic() - (self._away_since or 0.0) > REBUILD_AFTER_S
+    def _has_stopped(self, consumer: Consumer) -> bool:
+        """Whether a client that reaches brokers has not heard from its group for longer than anything may take."""
+        if self._away_since is not None:
+            return False
+        silent_s = self._clock.monotonic() - max(consumer.session_ends_at(), self._back_at)
+        return silent_s >= SILENT_S + self._rebalance_s
+
+    def _breaks(self, reason: str) -> None:
+        """A broker answers, and this client cannot go on."""
+        self._refusal = reason
+        self._tell_away(reason)
 
     async def _poll_once(self, consumer: Consumer) -> None:
         if not self._starts.are_done:
@@ -222,8 +245,7 @@ class Connection:
             except BrokerError as error:
                 self._is_away(str(error))
                 continue
-            if not self._is_refused:
-                self._is_back()
+            self._is_back()
             try:
                 sight = await consumer.look(self._starts.table.ours)
                 now = self._clock.monotonic()
@@ -243,16 +265,31 @@ class Connection:
                 silent[partition].end = end
 
     def _is_away(self, reason: str) -> None:
-        if self._away_since is None:
-            self._away_since = self._clock.monotonic()
-        self.broker_error = reason
-        self._observer.on(BrokerUnavailable(channel=self._settings.name, reason=reason))
+        """No broker answers."""
+        self._silence = reason
+        self._tell_away(reason)
 
     def _is_back(self) -> None:
-        if self.broker_error is not None and self._away_since is not None:
-            away_s = self._clock.monotonic() - self._away_since
-            self._observer.on(BrokerAvailable(channel=self._settings.name, away_s=away_s))
-        self.broker_error, self._away_since = None, None
+        """A broker answers."""
+        self._silence = None
+        self._tell_back()
+
+    def _tell_away(self, reason: str) -> None:
+        if self._away_since is None:
+            self._away_since = self._clock.monotonic()
+        self._observer.on(BrokerUnavailable(channel=self._settings.name, reason=reason))
+
+    def _tell_back(self) -> None:
+        if self.broker_error is not None or self._away_since is None:
+            return
+        self._back_at = self._clock.monotonic()
+        self._observer.on(BrokerAvailable(channel=self._settings.name, away_s=self._back_at - self._away_since))
+        self._away_since = None
+
+    @property
+    def broker_error(self) -> str | None:
+        """Why nothing can be read; None: it can."""
+        return self._silence or self._refusal
 
 
 def _properties(settings: IncomingSettings) -> Mapping[str, object]:

@@ -303,8 +303,8 @@ def _not_ready(session: ChannelSession, state: ChannelState, now: float) -> Iter
         yield from client.connection.reach.not_ready
         if client.starts.not_begun is not None and not client.starts.are_done:
             yield client.starts.not_begun
-        if client.committer.failing is not None and state in ("running", "paused", "done"):
-            yield f"the last commit was not stored: {client.committer.failing}"
+        if (why := client.committer.not_stored) is not None and state in ("running", "paused", "done"):
+            yield f"the last commit was not stored: {why}"
     yield from session.hook.not_ready()
     yield from session.schemas.not_ready() if session.schemas is not None else ()
     yield from session.acknowledger.not_ready

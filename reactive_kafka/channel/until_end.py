@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from math import inf
 
+from reactive_kafka.broker.client import GroupHasMembersError
 from reactive_kafka.channel.clients import ChannelConsumer
 from reactive_kafka.channel.lifecycle import ChannelLifecycle
 from reactive_kafka.channel.session import ChannelSession
@@ -21,6 +22,8 @@ IDLE_S = 5.0
 """How long a member has to be without partitions: a rebalance may give it some only in its second round."""
 ASK_AGAIN_S = 1.0
 """How soon a broker that has not answered is asked again, and a commit tried again."""
+SHARED_S = 10.0
+"""How long the group of a channel with fixed partitions may have members, which alone may commit for it."""
 
 
 class UntilEnd:
@@ -37,6 +40,7 @@ class UntilEnd:
         self._held = -1
         self._is_reached = False  # the end; the hooks for that may still run
         self._stood = False  # it was not running when it was looked at last
+        self._shared_since = inf  # when a commit was refused first because the group has members
         self.failure: str | None = None  # why the end will not be reached
 
     @property
@@ -65,8 +69,11 @@ class UntilEnd:
                             return ":" not in self._channel.settings.commit_strategy
                     elif self._is_only_held(session):
                         return False
-            except (BrokerError, CommitStrategyError):
+            except (BrokerError, CommitStrategyError) as error:
                 wait_s = ASK_AGAIN_S
+                if self._is_refused_for_members(error):
+                    self.failure = f"what is handled was not committed: {error}; give the channel a group of its own"
+                    return True
             await asyncio.sleep(wait_s)
         self._stood = True
         if status.state == "failed":
@@ -74,6 +81,15 @@ class UntilEnd:
         elif status.stopped_by == BY_APPLICATION and not self._was_reached():
             self.failure = f"channel {self.name!r} was {BY_APPLICATION} before its end"
         return True
+
+    def _is_refused_for_members(self, error: Exception) -> bool:
+        """Whether commits are refused for long because the channel is no member of its group, and others are."""
+        if not isinstance(error.__cause__, GroupHasMembersError):
+            self._shared_since = inf
+            return False
+        now = self._clock.monotonic()
+        self._shared_since = min(self._shared_since, now)
+        return now - self._shared_since >= SHARED_S
 
     async def _has_read_all(self, session: ChannelSession) -> bool:
         if not self._channel.is_ready:

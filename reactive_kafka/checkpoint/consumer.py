@@ -21,6 +21,7 @@ from reactive_kafka.errors import (
     MetadataTooLargeError,
     NotOwnerError,
     OutcomeUnknownError,
+    PositionsRefusedError,
     StoreAwayError,
     TransientBrokerError,
 )
@@ -82,7 +83,7 @@ class CheckpointConsumer(CommittingConsumer):
         for partition in partitions:  # rows are claimed when they are asked for
             self._share(partition).assign()
         self._again_at, self._away = 0.0, None
-        self._waits.reset()
+        self._waits.progressed()
         await super().on_assigned(partitions, generation)
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
@@ -101,7 +102,7 @@ class CheckpointConsumer(CommittingConsumer):
         self._check_fenced(partitions)
         rows = await self._rows.read(partitions)
         self._away = None
-        self._waits.reset()
+        self._waits.progressed()
         found: dict[TopicPartition, Committed | None] = {}
         for partition in partitions:
             row = rows.get(partition)
@@ -201,15 +202,23 @@ class CheckpointConsumer(CommittingConsumer):
                 await self._send(moved)
         except NotOwnerError:
             return  # the assignment is over: the next owner commits
+        except PositionsRefusedError as error:
+            self._tell_failing(str(error))
+            refused: Collection[TopicPartition] = error.refused.keys()
         except (BrokerError, TimeoutError) as error:
-            reason = str(error) or "no answer in time"
-            if reason != self._failing:
-                self._failing = reason
-                self._rows.observer.on(KafkaCommitFailed(channel=self._rows.channel, reason=reason))
+            self._tell_failing(str(error) or "no answer in time")
             return
-        self._failing = None
+        else:
+            self._failing = None
+            refused = ()
         for partition, at in moved.items():
-            self._shares[partition].in_kafka = at
+            if partition not in refused:
+                self._shares[partition].in_kafka = at
+
+    def _tell_failing(self, reason: str) -> None:
+        if reason != self._failing:
+            self._failing = reason
+            self._rows.observer.on(KafkaCommitFailed(channel=self._rows.channel, reason=reason))
 
     async def _send(self, moved: Mapping[TopicPartition, Committed]) -> None:
         told = {one: Committed(at.offset, as_in_kafka(at.metadata, at.offset)) for one, at in moved.items()}

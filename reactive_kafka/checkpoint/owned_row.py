@@ -54,7 +54,7 @@ class Share:
     def unfence(self) -> None:
         """The row is the client's again, or may be claimed."""
         self._claim_at = None
-        self._waits.reset()
+        self._waits.progressed()
 
     @property
     def not_in_kafka(self) -> Committed | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import inf
 
 from reactive_kafka.commit.strategy import CommitStrategy, Latest, Throttled
+from reactive_kafka.records import TopicPartition
 
 TELL_AFTER_S = 1.0
 """How long nothing may be fetched before the channel is not ready: the commit that is due takes a moment."""
@@ -40,6 +41,8 @@ class UncommittedBound:
         request: Callable[[], None],  # has what is due committed
         failing: Callable[[], str | None],  # why the last commit was not stored
         stored_at: Callable[[], float],  # when one was last; monotonic
+        # partition -> how many offsets it is ahead, where the broker refuses its positions alone; not in *ahead*
+        refused: Callable[[], Mapping[TopicPartition, int]] = dict,
         *,
         is_strict: bool,
     ) -> None:
@@ -52,6 +55,7 @@ class UncommittedBound:
         self._request = request
         self._failing = failing
         self._stored_at = stored_at
+        self._refused = refused
         self._is_strict = is_strict
         self._half = -(-most // 2)
         self._ceiling = most if is_strict else AT_ANY_MOMENT * most
@@ -99,8 +103,17 @@ class UncommittedBound:
         """Whether nothing may be fetched until something is committed."""
         return self.since is not None
 
+    def held_back(self) -> set[TopicPartition]:
+        """The partitions that reach the bound by themselves, because their positions are refused."""
+        return {partition for partition, ahead in self._refused().items() if ahead >= self.most}
+
     def not_ready(self, now: float) -> str | None:
-        """Why nothing is fetched, once that has lasted; None: something is."""
+        """Why nothing is fetched, or nothing of some partitions, once that has lasted; None: all is fetched."""
+        if self.since is None and (held_back := self.held_back()):
+            of = ", ".join(map(str, sorted(held_back)))
+            count = sum(ahead for partition, ahead in self._refused().items() if partition in held_back)
+            what = f"{count} offsets are settled and not committed"
+            return f"nothing is fetched of {of}: {what} (max_uncommitted = {self.most})"
         if self.since is None or now - self.since < TELL_AFTER_S:
             return None
         what = f"{self._count} offsets are settled and not committed"

@@ -289,6 +289,12 @@ class RecordWindow:
         at = index - self.base
         return 0 <= at < len(self.flags) and self.flags[at] == OPEN
 
+    def is_settled(self, index: int) -> bool:
+        """Whether a record that has been delivered is done: it is not handled again."""
+        self.catch_up()
+        at = index - self.base
+        return at < 0 or (at < len(self.flags) and self.flags[at] == SETTLED)
+
     def offset_of(self, index: int) -> int:
         """The offset of the record with this arrival number, which must be in the window."""
         runs = self.runs

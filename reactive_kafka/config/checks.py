@@ -19,7 +19,7 @@ Contradictions = Iterator[tuple[Sequence[str], str]]
 
 COMMITS = ("commit_strategy", "enable_auto_commit")
 _STORES_BEYOND_HOLES = (
-    *(("commit_strategy", "latest"), ("commit_strategy", "checkpoint"), ("enable_auto_commit", True)),
+    *(("commit_strategy", "latest"), ("commit_strategy", "checkpoint")),
     *(("keep_out_of_order_acks", True), ("spark.mode", "ranges")),
 )
 _GROUP_MS = {"session_timeout_ms": 45_000, "heartbeat_interval_ms": 3_000, "rebalance_timeout_ms": 60_000}
@@ -80,6 +80,9 @@ def missing_group(view: View, *, retries: bool) -> str | None:
     """Why a channel needs a group, or None; *retries* is true if it has delayed ones."""
     if "assign" not in view.sources:
         return "give the channel one, or all channels one in [kafka]"
+    if view.group_not_inherited is not None and (view.commit_strategy not in ("ignore", "checkpoint") or retries):
+        other = view.group_not_inherited
+        return f"ranges in assign take only one that stands beside them, and not {other.where} ({other.origin})"
     if view.commit_strategy not in ("ignore", "checkpoint"):
         return 'assign goes without one only with commit_strategy = "ignore" or "checkpoint"'
     if view["enable_auto_commit"]:
@@ -127,6 +130,11 @@ def _reading(view: View) -> Contradictions:
     if "assign" in view.sources and view["consumers"] > 1:
         why = "with assign, several consumers would each read the same records; leave consumers at 1"
         yield ("assign", "consumers"), why
+    if view.has_ranges and view["enable_auto_commit"]:
+        yield (
+            ("assign", "enable_auto_commit"),
+            "the client would commit each position of the ranges, and so move the group back; leave it out",
+        )
     holed = [one for one, its in ranges_of(view["assign"] or ()).items() if its.has_holes]
     for name, value in _STORES_BEYOND_HOLES if holed and "assign" in view.sources else ():
         if view[name] == value:

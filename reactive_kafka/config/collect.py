@@ -31,6 +31,14 @@ class Setting:
     where: str  # section, key as written, and value as it may be shown, for further problems
     origin: Origin
     layer: int  # a higher one wins
+    below: Setting | None = field(default=None, repr=False)  # what a lower layer says in the same table
+
+
+BESIDE_RANGES = ("group_id", "commit_strategy", "enable_auto_commit", "keep_out_of_order_acks")
+"""What counts for ranges in ``assign`` only where it stands beside them, in the same table of the same layer.
+
+A replay that inherited the group of the stream, from another file say, would move the stream's positions back.
+"""
 
 
 def values_of(settings: Mapping[str, Setting]) -> dict[str, Any]:
@@ -178,7 +186,8 @@ class Collected:
         # tell, so they must agree. A broken value has been reported already; it must not be reported as a conflict too.
         old = settings.get(name)
         if old is None or old.layer != self._number or BROKEN in (old.value, value):
-            settings[name] = Setting(value, where, leaf.origin, self._number)
+            below = old.below if old is not None and old.layer == self._number else old
+            settings[name] = Setting(value, where, leaf.origin, self._number, below)
         elif old.value != value:
             self._problems.add(leaf.origin, where, f"{old.where} ({old.origin}) says something else")
 
@@ -210,7 +219,32 @@ class View:
 
     def setting(self, name: str) -> Setting | None:
         """What was given for *name*, nearest first."""
-        return self.table.settings.get(name) or self.kafka.get(name)
+        nearest = self.table.settings.get(name) or self.kafka.get(name)
+        if name in BESIDE_RANGES and nearest is not None:
+            if name == "group_id" and nearest.value is False:
+                return None
+            if self.has_ranges:
+                return self._beside_ranges(name)
+        return nearest
+
+    @property
+    def has_ranges(self) -> bool:
+        """True where it reads ranges of offsets, or one at least."""
+        return "assign" in self.sources and any(map(_has_end, self["assign"] or ()))
+
+    def _beside_ranges(self, name: str) -> Setting | None:
+        """What stands for *name* in the table and the layer that ``assign`` is from."""
+        at = self.table.settings["assign"].layer
+        setting = self.table.settings.get(name)
+        while setting is not None and setting.layer > at:
+            setting = setting.below
+        return None if setting is None or setting.layer < at or setting.value is False else setting
+
+    @property
+    def group_not_inherited(self) -> Setting | None:
+        """The group that its ranges would have, if groups were inherited by ranges."""
+        nearest = self.table.settings.get("group_id") or self.kafka.get("group_id")
+        return nearest if nearest is not None and nearest.value and self.setting("group_id") is None else None
 
     def own(self, name: str) -> bool:
         """True where the channel's own table says it."""
@@ -233,7 +267,7 @@ class View:
     @property
     def commit_strategy(self) -> str:
         """The commit strategy in effect: where nothing else was said ``ignore`` for ranges without a group, too."""
-        has_ends = "assign" in self.sources and all(getattr(one, "until", None) for one in self["assign"] or (None,))
+        has_ends = "assign" in self.sources and all(map(_has_end, self["assign"] or (None,)))
         needs_none = self["enable_auto_commit"] or (has_ends and self.setting("group_id") is None)
         if self.setting("commit_strategy") is None and needs_none:
             return "ignore"
@@ -251,7 +285,15 @@ class View:
 
     def given(self) -> dict[str, Setting]:
         """Name -> what was given for it, the channel's over those of ``[kafka]``."""
-        return {**self.kafka, **self.table.settings}
+        given = {**self.kafka, **self.table.settings}
+        for name in BESIDE_RANGES:
+            if name in given:
+                counts = self.setting(name)
+                if counts is None:
+                    del given[name]
+                else:
+                    given[name] = counts
+        return given
 
     def inside(self, table: str) -> dict[str, Setting]:
         """The same for the keys of a table inside it, without the table's name."""
@@ -265,3 +307,8 @@ class View:
     def places(self) -> dict[str, str]:
         """Key -> where it was given and what stands there, as it may be shown."""
         return {name: f"{setting.origin}: {setting.where}" for name, setting in self.given().items()}
+
+
+def _has_end(assigned: Any) -> bool:
+    """Whether a part of ``assign`` is a range of offsets."""
+    return getattr(assigned, "until", None) is not None

@@ -197,6 +197,17 @@ def _read_store(raw: Any) -> str:
     return url
 
 
+def _read_group(raw: Any) -> str | Literal[False] | None:
+    return False if raw is False else TEXT.parse(raw)
+
+
+GROUP: Kind[str | Literal[False]] = Kind(
+    "a string that is not empty, or false",
+    _read_group,
+    native=(str, bool),
+    free=True,
+    json=schemas.either(schemas.ANY_TEXT, {"const": False}),
+)
 ASSIGN = Kind(
     'a list of partitions, each once: "topic:0:100" (from an offset, 0 is the beginning), "topic:1:-1" (from the end), '
     '"topic:2" (from the committed position), "topic:3@2026-11-21T00:00:00Z" (from a time, with its zone), '

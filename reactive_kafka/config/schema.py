@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, get_args
 
 from reactive_kafka.config.incoming_values import (
     ASSIGN,
+    GROUP,
     ORDERING_KEY,
     PATTERN,
     RATE,
@@ -117,9 +118,10 @@ class IncomingSettings:
     )
     group_id: str | None = field(
         metadata=described(
-            TEXT,
+            GROUP,
             "The consumer group; required, except for `assign` with `commit_strategy` `ignore` or `checkpoint`, or "
-            "with ranges alone.",
+            "with ranges alone. `false` takes away an inherited one. Ranges inherit none: theirs stands with them in "
+            "one table of one file.",
         )
     )
     enabled: bool = setting(
@@ -334,7 +336,10 @@ class OutgoingSettings:
     )
     max_in_flight: int = setting(COUNT, 1024, "Most records sent and not confirmed; at that number senders wait.")
     wait_for_write: bool = setting(
-        BOOLEAN, True, "A handler's next record waits until the broker has confirmed the last one."
+        BOOLEAN,
+        False,
+        "Whether a handler's next record waits until the broker has confirmed what the last one made. "
+        "The ack follows the write either way.",
     )
     send_timeout_s: float = setting(SOME_TIME, "30s", "How long a send waits for the broker's confirmation.")
     linger_s: float = setting(

@@ -23,12 +23,13 @@ DEAD_LETTER, DELAYED, UNDECODED = "dead-letter-", "delayed-retry-", "deserializa
 COUNT = "delayed-retry-count"
 ORIGINAL_TIMESTAMP = "delayed-retry-original-timestamp"
 FIRST_PROCESSING = "delayed-retry-first-processing-timestamp"
+LETTER_TIMESTAMP = DEAD_LETTER + "timestamp"
 
 _OURS = ("exception-class-name", "reason", "cause-class-name", "cause", "topic", "partition", "offset")
 _UNDECODED = ("reason", "cause", "topic", "deserializer", "key", "data", "key-data", "value-data", "dlq")
 _UNDECODED_NAMES = {UNDECODED + name for name in _UNDECODED}
 
-DEAD_LETTER_NAMES = frozenset(DEAD_LETTER + name for name in _OURS) | _UNDECODED_NAMES
+DEAD_LETTER_NAMES = frozenset(DEAD_LETTER + name for name in _OURS) | {LETTER_TIMESTAMP} | _UNDECODED_NAMES
 DELAYED_NAMES = frozenset(DELAYED + name for name in _OURS) | {COUNT, ORIGINAL_TIMESTAMP, FIRST_PROCESSING}
 LETTER_NAMES = DEAD_LETTER_NAMES | DELAYED_NAMES
 """All that a dead letter can have of ours."""

@@ -39,9 +39,12 @@ class Ignore:
 class DeadLetterQueue:
     """``dead-letter-queue``: the record as it was read goes to *topic*, with headers that say why and from where.
 
-    A record of a retry topic is named by where it stood first, and gets its first timestamp back. Its
-    ``delayed-retry-*`` headers stay: they tell how often and since when it was tried. Those of any other record do not:
-    whoever has sent it has written them.
+    A letter's timestamp is the time of writing, and the record's own is in a header: with the record's own timestamp
+    the retention of *topic* would delete the letter of an old record at once.
+
+    A record of a retry topic is named by where it stood first, with its first timestamp. Its ``delayed-retry-*``
+    headers stay: they tell how often and since when it was tried. Those of any other record do not: whoever has sent
+    it has written them.
 
     Args:
         deserializer, key_deserializer: Those configured, for the headers of a record that cannot be decoded.
@@ -71,14 +74,15 @@ class DeadLetterQueue:
     def letter(self, failed: FailedRecord, past: Past) -> Write:
         """The dead letter of a record with this past."""
         content = _content(failed, self._topic)
-        ours = (
+        ours = [
             *headers.about(failed.reason, headers.DEAD_LETTER),
             *headers.origin(past.partition, past.offset, headers.DEAD_LETTER),
-            *headers.undecoded(failed.reason, past.partition.topic, self._deserializers),
-        )
+        ]
+        if past.timestamp_ms is not None:
+            ours.append((headers.LETTER_TIMESTAMP, b"%d" % past.timestamp_ms))
+        ours.extend(headers.undecoded(failed.reason, past.partition.topic, self._deserializers))
         pairs = headers.joined(ours, failed.headers, content.headers, past.forgeable)
-        at = past.timestamp_ms if content.timestamp_ms is None else content.timestamp_ms
-        return replace(content, headers=pairs, timestamp_ms=at)
+        return replace(content, headers=pairs)
 
 
 class DelayedRetry:

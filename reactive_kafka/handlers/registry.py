@@ -16,6 +16,7 @@ from reactive_kafka.handlers.dependencies.graph import Graph, needing
 from reactive_kafka.handlers.exactly_once import exactly_once, of_memory, reads_transactions, transactional_ids
 from reactive_kafka.handlers.functions import annotated_return
 from reactive_kafka.handlers.incoming import incoming_spec, memory_spec
+from reactive_kafka.handlers.lost_outputs import may_lose_outputs
 from reactive_kafka.handlers.matches import Incoming, Match, misfits, unused
 from reactive_kafka.handlers.memory import MemoryUse, memory_problems
 from reactive_kafka.handlers.middleware import Layers
@@ -149,7 +150,8 @@ class Registry:
         fed = {name for entry in self.registrations.values() for name in entry.outgoing}
         unfed = tuple(name for name in outgoing if name not in fed)
         told = chain.from_iterable(unused(one, matches.get(name, ())) for name, one in settings.incoming.items())
-        return AppSpec(incoming, outgoing, tuple(found.sources), (*found.warnings, *told), unfed, made)
+        lost = chain.from_iterable(map(may_lose_outputs, incoming.values()))
+        return AppSpec(incoming, outgoing, tuple(found.sources), (*found.warnings, *told, *lost), unfed, made)
 
     def _found(self, settings: Settings) -> Found:
         found = Found()

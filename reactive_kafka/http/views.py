@@ -33,7 +33,12 @@ RANGES_NAMED = 2  # of a batch, on the page; the JSON has all of them
 _RUNNING_COLUMNS = ("batch", "progress", "stage", "tasks", "failed", "records", "attempt", "time", "ranges")
 _LAST_COLUMNS = ("batch", "ended", "took", "records", "rejected", "attempt", "outcome", "ranges", "reason")
 _POISON_COLUMNS = ("poison", "offset", "unsettled for", "waiting behind it", "on_poison")
-_TOTALS = {"dead_lettered": "dead letters", "delayed": "delayed retries", "poisoned": "poison"}
+_TOTALS = {
+    "dead_lettered": "dead letters",
+    "outputs_lost": "outputs lost",
+    "delayed": "delayed retries",
+    "poisoned": "poison",
+}
 _PARTITION_COLUMNS = ("partition", "position", "committed", "lag", "in flight", "queued", "oldest unacked", "state")
 _NUMBERS = attrgetter("partition", "position", "committed", "lag", "in_flight", "queued")
 
@@ -131,6 +136,7 @@ def _totals(channel: ChannelFacts) -> dict[str, int]:
         "acked": sum(one.acked for one in totals),
         "nacked": sum(sum(one.nacked.values()) for one in totals),
         "dead_lettered": sum(one.dead_lettered for one in totals),
+        "outputs_lost": sum(one.outputs_lost for one in totals),
         "delayed": sum(one.delayed for one in totals),
         "poisoned": sum(one.poison for one in totals),
     }

@@ -58,6 +58,8 @@ DEAD_LETTERS = _counter("dead_letters_total", "records", _PARTITION,
     "Records written to the dead-letter topic, confirmed by the broker; by the partition they came from.")
 DELAYED_RETRIES = _counter("delayed_retries_total", "records", _PARTITION,
     "Records written to a retry topic, confirmed by the broker; by the partition they came from.")
+OUTPUTS_LOST = _counter("outputs_lost_total", "records", _CHANNEL,
+    "Settled records whose output could not be written: they are not handled again, and the output is lost.")
 RECORDS_IN_FLIGHT = _gauge("records_in_flight", "records", _PARTITION,
     "Records delivered to a handler or to the application, without a verdict.")
 RECORDS_QUEUED = _gauge("records_queued", "records", _PARTITION, "Records received and not yet delivered.")

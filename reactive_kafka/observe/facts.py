@@ -63,11 +63,12 @@ class PartitionTotals:
     dead_lettered: int = 0  # written to the dead-letter topic, confirmed
     delayed: int = 0  # written to a retry topic, confirmed
     poison: int = 0
+    outputs_lost: int = 0  # records that are settled, and whose output was not written
     skipped: dict[str, int] = field(default_factory=dict)  # reason (filter, age, unmatched) -> records
 
     def add(self, other: PartitionTotals) -> None:
         """Count what *other* has counted."""
-        for name in ("received", "acked", "dead_lettered", "delayed", "poison"):
+        for name in ("received", "acked", "dead_lettered", "delayed", "poison", "outputs_lost"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         for mine, theirs in ((self.nacked, other.nacked), (self.skipped, other.skipped)):
             for name, records in theirs.items():

@@ -160,6 +160,7 @@ def _channel(facts: ChannelFacts) -> Iterator[Sample]:
     yield names.DELIVERY_DELAY, facts.delivery_delays, channel
     yield names.RECORD_AGE, facts.record_ages, channel
     yield names.RETRIES, facts.retries, channel
+    yield names.OUTPUTS_LOST, sum(one.outputs_lost for one in facts.totals.values()), channel
     yield names.PAUSED_PARTITIONS, sum(partition.paused for partition in facts.partitions), channel
     yield names.ABANDONED_HANDLERS, facts.abandoned_handlers, channel
     yield names.DUPLICATES_DROPPED, facts.duplicates_dropped, channel

@@ -19,6 +19,7 @@ from reactive_kafka.errors import (
     BrokerError,
     ChannelClosedError,
     CheckpointError,
+    PositionsRefusedError,
     TransactionAbortedError,
     TransientBrokerError,
     text_of,
@@ -202,9 +203,16 @@ class ExactlyOnce(NoHook):
             transaction = self._producers.begin()
             try:
                 joined = await transaction.join(group_id)
+                refusal: PositionsRefusedError | None = None
                 with transaction.joining():
-                    await consumer.commit_in(joined, offsets, generation)
-                await transaction.commit()
+                    try:
+                        await consumer.commit_in(joined, offsets, generation)
+                    except PositionsRefusedError as error:
+                        refusal = error
+                if refusal is None or len(refusal.refused) < len(offsets):
+                    await transaction.commit()  # the others take part in it
+                if refusal is not None:
+                    raise refusal
             finally:
                 await transaction.close()
 

@@ -92,8 +92,11 @@ class TargetTopics:
             ended, self._end_of_look = self._end_of_look, asyncio.Event()
             ended.set()  # whoever waits for this look goes on
             if all(target.is_there for target in self._targets.values()):
+                rests = asyncio.get_running_loop().time()
                 await self._again.wait()
-                waits.reset()
+                # That the topics are there is no progress while writes to them go on failing: each has them looked at.
+                if asyncio.get_running_loop().time() - rests >= BACKOFF.last_s:
+                    waits.progressed()
             with suppress(TimeoutError):
                 async with asyncio.timeout(waits.next_s()):
                     await self._asked.wait()

@@ -22,7 +22,7 @@ from reactive_kafka.failure.strategies import DEAD_LETTER_QUEUE, DELAYED_RETRY, 
 from reactive_kafka.observe.events import Event, Observer, SendFailed
 from reactive_kafka.outgoing.letter_topics import TargetTopics
 from reactive_kafka.outgoing.outbox import Outbound
-from reactive_kafka.outgoing.writer import BACKOFF, Writer
+from reactive_kafka.outgoing.writer import Writer
 from reactive_kafka.records import RecordBytes
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.wire import record_problem
@@ -34,6 +34,7 @@ Settle = Callable[[Outbound], Awaitable[None]]
 MAX_RECORD_BYTES = 2**31 - 1
 MOST_LETTERS = 1024
 """Most letters that wait for the broker at a time."""
+REFUSED_S = 10.0  # after so long a record that the broker refuses in every form is tried again
 LATE_S = 2.0  # so long a write may take before readiness speaks of it, and the topic is looked at again
 
 
@@ -78,7 +79,7 @@ class Failures:
     def start(self) -> None:
         """Connect, and look after the topics, in the background."""
         if self._writer is not None:
-            self._writer.start()
+            self._writer.start(watches=not self._is_one_cluster)  # else the channel's own client asks
             self._in_background(self._topics.run, f"topics of failures of {self.name}")
 
     async def prepared(self) -> None:
@@ -153,7 +154,7 @@ class Failures:
             here.since = self._clock.monotonic()
         while refused is not None:  # in every form: it waits here until somebody changes the topic's limits
             here.reason = str(refused)
-            await asyncio.sleep(BACKOFF.last_s)
+            await asyncio.sleep(REFUSED_S)
             refused = await self._refusal(writer, form, settle)
         self._troubles.pop(write.topic, None)
 
@@ -171,6 +172,8 @@ class Failures:
     def not_ready(self) -> tuple[str, ...]:
         """Why the channel's failures are not written as they should be, for people; empty when they are."""
         now, lines = self._clock.monotonic(), list(self._topics.problems.values())
+        if self._writer is not None and self._writer.watch.silence is not None:
+            lines.append(f"the brokers of its dead letters are away: {self._writer.watch.silence}")
         refused = [one for one in self._writing if one.reason is not None]
         for one in self._troubles.values():
             lines.append(f"nothing can be written to {one.topic!r} for {now - one.since:.0f} s: {one.reason}")

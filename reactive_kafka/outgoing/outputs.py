@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,8 @@ from reactive_kafka.outgoing.writer import settle
 from reactive_kafka.records import RawRecord, Record
 from reactive_kafka.verdicts.ageing import HOLDER, not_ageing
 from reactive_kafka.verdicts.batch import Batch
-from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.delivery import Delivery
+from reactive_kafka.verdicts.message import Message, new_message
 from reactive_kafka.verdicts.partition import ack_range, handler_done, verdicts_of
 
 Put = Callable[[Any], Awaitable[bool]]
@@ -34,8 +35,22 @@ Prepared = list[tuple[Target, Any]]
 PutPrepared = Callable[[Prepared], Awaitable[None]]
 
 
+def _tell_lost(messages: Iterable[Delivery], error: BaseException) -> None:
+    """What was made of these is not written: where they are settled all the same, it never will be."""
+    for message in messages:
+        verdicts_of(message.tracker).channel.output_lost(message, error)
+
+
+def _only_tell_lost(message: Message[Any], error: BaseException | None) -> None:
+    """The same of a message that its outputs do not settle."""
+    if error is not None:
+        _tell_lost((message,), error)
+
+
 def _settle(message: Message[Any], error: BaseException | None) -> None:
     """What was made of a message is written, or why it is not."""
+    if error is not None:
+        _tell_lost((message,), error)
     if error is None:
         message.ack()
     elif isinstance(error, LeftError):
@@ -92,6 +107,9 @@ class Outputs:
             waiting.record = record
         else:
             waiting = Telling()
+            waiting.tracker = tracker
+            waiting.index = index
+            waiting.record = record
         waiting.is_over = False
         if type(result) is bytes and channel.is_plain and not record.headers:
             waiting.value = result
@@ -99,7 +117,8 @@ class Outputs:
             waiting.headers = ()
             if not channel.writer.take(waiting, channel.topic):
                 return False
-            tracker.hand_over(index)
+            if self._settles:
+                tracker.hand_over(index)
             return True
         records = records_of(result)
         if len(records) != 1 or not channel.writer.has_room:
@@ -111,10 +130,14 @@ class Outputs:
             topic, out, partition = channel.prepare(made, record)
         except SchemaMissing:
             return False
+        except BaseException as error:
+            _tell_lost((new_message(None, record, tracker, index),), error)
+            raise
         waiting.value, waiting.key, waiting.headers, waiting.timestamp_ms = out
         if partition is not None or not channel.writer.take(waiting, topic):
             channel.writer.put_now(waiting, topic, partition)
-        tracker.hand_over(index)
+        if self._settles:
+            tracker.hand_over(index)
         return True
 
     async def answer(self, result: Any, message: Message[Any]) -> None:
@@ -123,12 +146,19 @@ class Outputs:
         With ``wait_for_write = false`` this returns when there is room for the records; the ack follows. EncodeError,
         RejectedRecordError: something cannot be sent, which is a failure of the handler.
         """
+        try:
+            await self._answer(result, message)
+        except BaseException as error:
+            _tell_lost((message,), error)
+            raise
+
+    async def _answer(self, result: Any, message: Message[Any]) -> None:
         if self._waits:
             await self.write(result, message.record)
             if self._settles:
                 await message.ack()
             return
-        receipt = Gathering(partial(_settle, message) if self._settles else lambda error: None)
+        receipt = Gathering(partial(_settle if self._settles else _only_tell_lost, message))
         try:
             await self._put_all(result, message.record, receipt)
         except BaseException:
@@ -140,7 +170,11 @@ class Outputs:
 
     async def answer_batch(self, result: Any, batch: Batch[Any]) -> None:
         """Send what a handler made of a batch; returns when all of it is written, and the caller settles the batch."""
-        await self.write(result)
+        try:
+            await self.write(result)
+        except BaseException as error:
+            _tell_lost(batch, error)
+            raise
 
     async def write(self, result: Any, source: RawRecord | None = None) -> None:
         """Send a result, or all that an async generator yields; returns when the brokers have it.

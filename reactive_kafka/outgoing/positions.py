@@ -45,9 +45,6 @@ class TransactionClient(Protocol):
     def reads_with(self, tracker: OffsetTracker) -> bool:
         """Whether it reads with the tracker: the partition is its own, and goes on where the tracker stands."""
 
-    def stands_at(self, tracker: OffsetTracker) -> int | None:
-        """The group's position, as far as is known; None: it has none."""
-
     def due(self, tracker: OffsetTracker, position: int) -> PendingCommit:
         """What is to be stored for a position."""
 
@@ -83,7 +80,7 @@ class Part:
     letters: list[Letter] = field(default_factory=list)  # those of nacked records before the last one
     client: TransactionClient | None = None
     due: PendingCommit | None = None
-    before: int | None = None  # where the group stood, as far as is known
+    before: int | None = None  # where the group stood; None: it had no position
 
     @property
     def last(self) -> Delivery:
@@ -97,6 +94,8 @@ class Positions:
     def __init__(self, clients: Callable[[], Iterable[TransactionClient]]) -> None:
         self._clients = clients
         self._locks: dict[TopicPartition, asyncio.Lock] = {}
+        # partition -> the tracker of its last transaction, and where the group stood before the first one of that
+        self._before: dict[TopicPartition, tuple[OffsetTracker, int | None]] = {}
         self._of_letters = Sender()
 
     def is_held(self, partition: TopicPartition) -> bool:
@@ -168,11 +167,13 @@ class Positions:
             of_clients.setdefault(part.client, []).append(part)
         for client, its in of_clients.items():
             assert client.group_id is not None  # noqa: S101  # start-up has seen to it
+            await self._look_up(client, its)
             joined = await transaction.join(client.group_id)
             for part in its:
                 check_open(part)
                 position = part.last.offset + 1
-                part.due, part.before = client.due(part.tracker, position), client.stands_at(part.tracker)
+                part.due = client.due(part.tracker, position)
+                part.before = self._stood_at(part.tracker)
                 part.tracker.attempted = max(part.tracker.attempted, position)  # if the next assignment finds it
             due = [part.due for part in its if part.due is not None]
             try:
@@ -183,6 +184,34 @@ class Positions:
                 raise
         for part in parts:
             check_open(part)  # a seek or a rebalance has come meanwhile: the positions are void
+
+    async def _look_up(self, client: TransactionClient, parts: list[Part]) -> None:
+        """Ask where the group stands in partitions that are read with another tracker than in their last transaction.
+
+        What the client believes may be wrong by then: a transaction that ended while somebody sought, or whose end
+        nobody knows, has moved the position.
+        """
+        trackers = {part.tracker.partition: part.tracker for part in parts}
+        unknown = {
+            partition: tracker
+            for partition, tracker in trackers.items()
+            if partition not in self._before or self._before[partition][0] is not tracker
+        }
+        if not unknown:
+            return
+        found = await client.committed(frozenset(unknown))
+        self._before = {partition: known for partition, known in self._before.items() if not known[0].is_closed}
+        for partition, tracker in unknown.items():
+            stored = found[partition]
+            self._before[partition] = tracker, None if stored is None else stored.offset
+
+    def _stood_at(self, tracker: OffsetTracker) -> int | None:
+        """Where the group stands before the next transaction; None: it has no position."""
+        # What is committed with one tracker only moves on. From its first commit on the group stands before the
+        # position of the next one, whatever has become of commits in between.
+        if tracker.uncommitted_from > tracker.start:
+            return tracker.uncommitted_from
+        return self._before[tracker.partition][1]
 
     async def _is_committed(self, transaction: Transaction, parts: list[Part]) -> bool:
         """What has become of a transaction whose end was not answered; False also where nobody needs to know."""

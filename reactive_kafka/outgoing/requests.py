@@ -185,11 +185,12 @@ class Requests:
             positions.update(await where(new))
             consumer.start_at({one: positions[one] for one in reading})
             self._ready.set()
-            self._back()
-            waits.reset()
-            looked = self._clock.monotonic()
+            began = looked = self._clock.monotonic()
             while True:
                 poll = await consumer.poll(dict.fromkeys(reading, MOST_RECORDS), POLL_S)
+                self._back()
+                if self._clock.monotonic() - began >= BACKOFF.last_s:
+                    waits.progressed()  # to have connected is none: a client may break at each of its first polls
                 self._take(poll, positions)
                 for one, error in poll.errors.items():
                     await self._restart(consumer, one, error, positions)

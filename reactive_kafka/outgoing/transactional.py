@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from anyio import CancelScope
 
@@ -22,8 +23,9 @@ from reactive_kafka.observe.writable import Writable
 from reactive_kafka.outgoing.outbox import Gathering, Outbound, Partitioner, Receipt
 from reactive_kafka.outgoing.transactions import Sender, TransactionalProducers
 from reactive_kafka.outgoing.waiting import Waiting
+from reactive_kafka.outgoing.watch import BrokerWatch
 from reactive_kafka.outgoing.writer import BACKOFF, FLUSH_S
-from reactive_kafka.tasks import Spawn
+from reactive_kafka.tasks import Spawn, Work
 
 
 class TransactionalWriter(Sender):
@@ -46,35 +48,52 @@ class TransactionalWriter(Sender):
         self._clock = clock
         self._observer = observer
         self._spawn = spawn
-        self._scope: CancelScope | None = None
+        self._scopes: list[CancelScope] = []
+        self._not_found: str | None = None  # why nobody can say how many partitions the topic has
+        self.watch = BrokerWatch(name, producers.check, clock, observer)
         self._failure: str | None = None
         self._waiting = 0
 
     def start(self, topic: str) -> None:
         """Claim an id in the background, and again after each trouble; a missing *topic* is told from now on."""
+        self._background(partial(self._find, topic), f"outgoing {self.name}")
+        self._background(self._mend, f"transactions of {self.name}")
+        self._background(self.watch.run, f"brokers of {self.name}")
 
-        async def connect() -> None:
-            waits, reach = Waits(BACKOFF), Writable(self.name, topic, self._observer)
-            with CancelScope() as self._scope:
-                is_found = False
-                while True:
-                    try:
-                        if not is_found:
-                            await self.producers.partitions(topic)
-                            is_found = True
-                            reach.found()
-                        await self.producers.trouble.wait()
-                        await asyncio.sleep(waits.next_s())  # a transaction that is tried again does it by itself
-                        await self.producers.mend()
-                    except BrokerError as error:
-                        self.producers.error = str(error)
-                        if not is_found:
-                            reach.failed(error, self._clock.monotonic())
-                        await asyncio.sleep(waits.next_s())
-                    else:
-                        waits.reset()
+    def _background(self, work: Work, name: str) -> None:
+        async def run() -> None:
+            with CancelScope() as scope:
+                self._scopes.append(scope)
+                await work()
 
-        self._spawn(connect, f"outgoing {self.name}")
+        self._spawn(run, name)
+
+    async def _find(self, topic: str) -> None:
+        waits, reach = Waits(BACKOFF), Writable(self.name, topic, self._observer)
+        while True:
+            try:
+                await self.producers.partitions(topic)
+            except BrokerError as error:
+                self._not_found = str(error)
+                reach.failed(error, self._clock.monotonic())
+                await asyncio.sleep(waits.next_s())
+            else:
+                self._not_found = None
+                reach.found()
+                return
+
+    async def _mend(self) -> None:
+        # Beside the search for the topic: transactions of other topics, or of positions alone, do not wait for that.
+        waits = Waits(BACKOFF)
+        while True:
+            await self.producers.trouble.wait()
+            await asyncio.sleep(waits.next_s())  # a transaction that is tried again does it by itself
+            try:
+                await self.producers.mend()
+            except BrokerError as error:
+                self.producers.error = str(error)
+            else:
+                waits.progressed()
 
     def fail(self, error: BaseException) -> None:
         """As a writer's."""
@@ -138,14 +157,18 @@ class TransactionalWriter(Sender):
 
     async def stop(self, deadline: float | None = None) -> None:
         """Wait some seconds for open transactions, not beyond *deadline* (monotonic), abort the others, and close."""
-        if self._scope is not None:
-            self._scope.cancel()
+        for scope in self._scopes:
+            scope.cancel()
         left_s = FLUSH_S if deadline is None else max(0.0, deadline - self._clock.monotonic())
         await self.producers.stop(min(left_s, FLUSH_S))
 
     def facts(self) -> OutgoingFacts:
         """As a writer's."""
         return OutgoingFacts(
-            channel=self.name, broker_error=self.producers.error, in_flight=self._waiting, sent=dict(self.sent),
-            send_durations=self.durations, failure=self._failure,
-        )  # fmt: skip
+            channel=self.name,
+            broker_error=self._not_found or self.producers.error or self.watch.silence,
+            in_flight=self._waiting,
+            sent=dict(self.sent),
+            send_durations=self.durations,
+            failure=self._failure,
+        )

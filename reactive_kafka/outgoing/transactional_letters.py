@@ -33,8 +33,13 @@ class TransactionalLetters:
         self.came = asyncio.Event()  # set with each
 
     def before(self, tracker: OffsetTracker, index: int) -> list[Letter]:
-        """Those of the records before this one."""
-        return [letter for at, letter in self._letters.get(tracker, {}).items() if at < index]
+        """Those of the records before this one that are still to be written.
+
+        One that was written is here until whoever waits for it has had its turn. Its record is settled: counted as well
+        it would stand for another record, whose letter has not come yet, and the position would pass that.
+        """
+        letters = self._letters.get(tracker, {})
+        return [letter for at, letter in letters.items() if at < index and not letter.done.done()]
 
     async def write(self, delivery: Delivery, outbound: Outbound) -> None:
         """Write a record for one that was nacked, in one transaction with the position behind that, and settle it.
@@ -57,6 +62,9 @@ class TransactionalLetters:
         finally:
             if letters.get(index) is letter:
                 del letters[index]
+            # Also where the partition has gone, and no pump looks after it any more.
+            if not letters and self._letters.get(tracker) is letters:
+                del self._letters[tracker]
 
     async def _pump(self, tracker: OffsetTracker) -> None:
         """Write the letters of a partition that no handler's call writes, until there are none."""

@@ -140,6 +140,11 @@ class TransactionalProducers:
         finally:
             self.give_back(producer)
 
+    async def check(self) -> None:
+        """Ask any broker for anything. As :meth:`Producer.check`; nothing is asked before a producer has been made."""
+        if self._all:
+            await self._all[0].client.check()
+
     async def take(self) -> _Producer:
         """A producer of its own, for whoever gives it back."""
         await self._places.acquire()

@@ -84,7 +84,9 @@ class Settling(Waiting):
     def fail(self, error: BaseException) -> None:
         if not self.is_over:
             self.is_over = True
-            verdicts_of(self.tracker).channel.failed(new_message(None, self.record, self.tracker, self.index), error)
+            message = new_message(None, self.record, self.tracker, self.index)
+            verdicts_of(self.tracker).channel.output_lost(message, error)
+            verdicts_of(self.tracker).channel.failed(message, error)
 
 
 def _ranges(waiting: Sequence[Settling]) -> list[tuple[OffsetTracker, int, int]]:
@@ -111,12 +113,18 @@ def _ranges(waiting: Sequence[Settling]) -> list[tuple[OffsetTracker, int, int]]
 class Telling(Waiting):
     """A record that settles nothing: its channel has told what became of it."""
 
-    __slots__ = ("is_over",)
+    __slots__ = ("index", "is_over", "record", "tracker")
 
     is_over: bool
+    tracker: OffsetTracker
+    index: int
+    record: RawRecord
 
     def written(self, at: TopicPartition, offset: int) -> None:
         self.is_over = True
 
     def fail(self, error: BaseException) -> None:
-        self.is_over = True
+        if not self.is_over:
+            self.is_over = True
+            message = new_message(None, self.record, self.tracker, self.index)
+            verdicts_of(self.tracker).channel.output_lost(message, error)

@@ -12,12 +12,20 @@ from anyio import CancelScope
 from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Producer
 from reactive_kafka.clock import Clock
-from reactive_kafka.errors import BrokerError, ChannelClosedError, RejectedRecordError, UnexpectedEndError, describe
+from reactive_kafka.errors import (
+    BrokerError,
+    ChannelClosedError,
+    RejectedRecordError,
+    TransientBrokerError,
+    UnexpectedEndError,
+    describe,
+)
 from reactive_kafka.observe.events import ChannelFailed, Observer, SendFailed, Unwritten
 from reactive_kafka.observe.facts import DurationHistogram, OutgoingFacts
 from reactive_kafka.observe.writable import Writable
 from reactive_kafka.outgoing.outbox import Gathering, Line, Outbound, Outbox, Partitioner, part_of
 from reactive_kafka.outgoing.waiting import Waiting
+from reactive_kafka.outgoing.watch import BrokerWatch
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn, Work, is_set_within
 
@@ -63,14 +71,20 @@ class Writer:
         self._left = asyncio.Event()  # set when records have left, for whoever waits for an end of them
         self._scopes: set[CancelScope] = set()
         self._broker_error: str | None = "connecting"
+        self._may_pass = False  # what stands there may be over without a write that says so
+        self.watch = BrokerWatch(name, producer.check, clock, observer, self._answered)
         self._failure: str | None = None
         self._is_stopping = False  # what is new is refused, and what was accepted is written
         self._is_closed = False
         self._sent = {"ok": 0, "failed": 0}
         self._durations = DurationHistogram()
 
-    def start(self, topic: str = "") -> None:
-        """Connect in the background, and go on trying where no broker answers; a missing *topic* is told from then."""
+    def start(self, topic: str = "", *, watches: bool = True) -> None:
+        """Connect in the background, and go on trying where no broker answers; a missing *topic* is told from then.
+
+        Args:
+            watches: Whether the brokers are asked, from then on, if they are there. Not needed where others ask them.
+        """
 
         async def connect() -> None:
             waits, reach = Waits(BACKOFF), Writable(self.name, topic, self._observer)
@@ -87,7 +101,9 @@ class Writer:
                 else:
                     self._broker_error = None
                     reach.found()
-                    return
+                    break
+            if watches:
+                await self.watch.run()
 
         self._background(connect, f"outgoing {self.name}")
 
@@ -258,8 +274,9 @@ class Writer:
                 except BaseException as error:  # whatever else the client says is about what it was given
                     line.refused(_reason(error, f"write to {line.to}", is_closed=self._is_closed))
                 else:
-                    waits.reset()
+                    waits.progressed()
                     self._broker_error = None
+                    self.watch.heard()
                     self._sent["ok"] += written.count
                     self._durations.observe(self._clock.monotonic() - started, written.count)
                     line.written(written.offset, written.count)
@@ -281,8 +298,14 @@ class Writer:
     def _tell(self, topic: str, error: BrokerError, records: int) -> None:
         if not isinstance(error, RejectedRecordError):
             self._broker_error = str(error)
+            self._may_pass = isinstance(error, TransientBrokerError)
         self._sent["failed"] += records
         self._observer.on(SendFailed(channel=self.name, topic=topic, reason=str(error)))
+
+    def _answered(self) -> None:
+        """A broker answers. Where nothing waits to be written any more no write will say that the trouble is over."""
+        if self._may_pass and not self._outbox.in_flight:
+            self._broker_error = None
 
     def _released(self) -> None:
         """Records have left: there may be room for others."""
@@ -297,7 +320,7 @@ class Writer:
         """What is known about the writing now."""
         return OutgoingFacts(
             channel=self.name,
-            broker_error=self._broker_error,
+            broker_error=self._broker_error or self.watch.silence,
             in_flight=self._outbox.in_flight,
             sent=dict(self._sent),
             send_durations=self._durations,

@@ -282,7 +282,7 @@ class Assignment:
                     during=during,
                     partitions=frozenset(left),
                     records=sum(left.values()),
-                    reason=self._committer.failing or f"no answer within {round(slot.run_s, 2):g} s",
+                    reason=self._committer.not_stored or f"no answer within {round(slot.run_s, 2):g} s",
                 )
             )
         return len(left)

@@ -20,6 +20,7 @@ from reactive_kafka.errors import (
     MetadataTooLargeError,
     NotOwnerError,
     OutcomeUnknownError,
+    PositionsRefusedError,
     TransientBrokerError,
 )
 from reactive_kafka.observe.events import CommitFailed, Observer
@@ -29,6 +30,8 @@ from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import ends_with_others, is_set_within
 
 FLUSH_RETRY_S = 0.1
+MOST_REFUSALS = 2
+"""How often a last commit is tried whose rest is refused: the others of the group wait for it, and it hardly passes."""
 
 BACKOFF = Backoff(0.25, 5.0)
 """How soon a failed commit is tried again where no tick does it: doubling, from the first up to the second."""
@@ -107,7 +110,23 @@ class Committer:
             return -math.inf
         early = math.inf if self._every is None else self._every.due_at(self._clock.monotonic())
         repeat_at = self.engine.repeat_at
-        return min(tick, early) if repeat_at is None else min(tick, early, repeat_at)
+        # However long the interval is: nothing more may be fetched of a partition until its position is stored.
+        refused_at = self.engine.refused_at
+        return min(tick, early, refused_at, math.inf if repeat_at is None else repeat_at)
+
+    @property
+    def _has_ticks(self) -> bool:
+        """Whether what was not stored waits for a tick, and nobody waits for it."""
+        strategy = self.engine.strategy
+        return not (strategy.commits_at_ack or strategy.interval_s is None or self._every is not None)
+
+    @property
+    def not_stored(self) -> str | None:
+        """Why positions are not stored: of all partitions, or of those that it names; None: they are."""
+        refused = self.engine.refused_reasons
+        reasons = [] if self.failing is None else [self.failing]
+        reasons += [f"commit of {partition}: {reason}" for partition, reason in sorted(refused.items())]
+        return "; ".join(reasons) or None
 
     async def flush(self, deadline: float, going: Collection[TopicPartition] | None = None) -> bool:
         """Commit until nothing is due any more: the assignment of the partitions that are *going* is about to end.
@@ -115,15 +134,23 @@ class Committer:
         False if that could not be done by *deadline* (monotonic), or the partitions are not ours any more.
         """
         is_repeated = False
+        refusals = 0
         while True:
+            if self.consumer is None:
+                return not self.engine.unstored(one for one in self.engine.table if one.live is not None)
             try:
                 async with asyncio.timeout(max(0.0, deadline - self._clock.monotonic())):
-                    if await self.commit(is_last=True, going=going):
-                        if is_repeated or self.engine.repeat_at is None:
-                            return True
-                        is_repeated = True  # once more, for what may have landed late; not for ever
+                    error = await self._try(is_last=True, going=going)
             except TimeoutError:
                 return False  # on its way: it may be stored all the same
+            if error is None:
+                if is_repeated or self.engine.repeat_at is None:
+                    return True
+                is_repeated = True  # once more, for what may have landed late; not for ever
+            elif isinstance(error, PositionsRefusedError):
+                refusals += 1
+                if refusals == MOST_REFUSALS:
+                    return False
             if not self.is_owner or self._clock.monotonic() + FLUSH_RETRY_S >= deadline:
                 return False
             await asyncio.sleep(FLUSH_RETRY_S)
@@ -165,19 +192,26 @@ class Committer:
         self, *, is_last: bool = False, going: Collection[TopicPartition] | None = None, is_tick: bool = True
     ) -> bool:
         """Send one request if something is due; True if nothing is left to commit as far as this attempt knows."""
+        return await self._try(is_last=is_last, going=going, is_tick=is_tick) is None
+
+    async def _try(
+        self, *, is_last: bool = False, going: Collection[TopicPartition] | None = None, is_tick: bool = True
+    ) -> BrokerError | None:
+        """As :meth:`commit`; returns why not all of it was stored."""
         async with self._one_at_a_time:
-            return await self._commit(is_last=is_last, going=going, is_tick=is_tick) is None
+            return await self._commit(is_last=is_last, going=going, is_tick=is_tick)
 
     async def commit_now(self) -> None:
         """Commit what is settled, for somebody who is told where that was not stored.
 
         BrokerError: it was not, or nobody knows; NotOwnerError also for what is in the midst of a rebalance.
+        TransientBrokerError also where an open transaction is to store the position of a partition.
         CommitStrategyError: the strategy raised, or its answer is no position.
         """
         async with self._one_at_a_time:
             if self.consumer is None:
                 raise self._not_connected()
-            error = await self._commit()
+            error = await self._commit(is_asked=True)
             if error is not None:
                 raise _about(self._channel, error)
             if self.engine.refused is not None:
@@ -185,12 +219,22 @@ class Committer:
             if left := self.engine.left_unstored():
                 names = ", ".join(map(str, left))
                 raise NotOwnerError(f"channel {self._channel!r}: a rebalance has {names}: nothing of it was committed")
+            if open_ones := self.engine.left_to_transactions():
+                names = ", ".join(map(str, open_ones))
+                raise TransientBrokerError(
+                    f"channel {self._channel!r}: {names}: a transaction is open, and stores the position when it ends"
+                )
 
     def _not_connected(self) -> TransientBrokerError:
         return TransientBrokerError(f"channel {self._channel!r} is not connected to the broker: nothing was committed")
 
     async def _commit(
-        self, *, is_last: bool = False, going: Collection[TopicPartition] | None = None, is_tick: bool = True
+        self,
+        *,
+        is_last: bool = False,
+        going: Collection[TopicPartition] | None = None,
+        is_tick: bool = True,
+        is_asked: bool = False,
     ) -> BrokerError | None:
         """Send what is due, if anything is and a client is there. Why it was not stored; None: it was."""
         self._is_requested = False
@@ -200,7 +244,9 @@ class Committer:
 
         def plan() -> CommitRequest | None:
             refused, now = self.engine.refused, self._clock.monotonic()
-            planned = self.engine.plan(now, is_last=is_last, going=going, wanted=self._wanted, is_tick=is_tick)
+            planned = self.engine.plan(
+                now, is_last=is_last, going=going, wanted=self._wanted, is_tick=is_tick, is_asked=is_asked
+            )
             if self.engine.refused is not None and self.engine.refused is not refused:
                 self._tell_refused(self.engine.refused)
             return planned
@@ -240,7 +286,7 @@ class Committer:
             if (shorter := again()) is None:
                 return None
             plan, error = shorter, await self._send(consumer, shorter)
-        if error is not None:
+        if error is not None and not isinstance(error, PositionsRefusedError):
             self._failed(plan, error)
         return error
 
@@ -248,21 +294,32 @@ class Committer:
         started = self._clock.monotonic()
         try:
             await consumer.commit(plan.offsets, plan.generation)
+        except PositionsRefusedError as error:
+            self._stored(plan, started, error)
+            return error
         except BrokerError as error:
             return error
         except BaseException:
             self.engine.fail(plan, is_unknown=True)  # cancelled on its way: nobody knows
             raise
+        self._stored(plan, started)
+        return None
+
+    def _stored(self, plan: CommitRequest, started: float, refusal: PositionsRefusedError | None = None) -> None:
+        """The broker has answered: all is stored, but for what it refuses."""
         now = self._clock.monotonic()
+        refused = {} if refusal is None else refusal.refused
         self.facts.durations.observe(now - started)
-        self.facts.outcomes["ok"] += 1
-        self.stored_at = now
+        self.facts.outcomes["failed" if refused else "ok"] += 1
+        if len(refused) < len(plan.due):
+            self.stored_at = now
         self.is_owner = True
         self._is_well()
-        for tracker, position in self.engine.confirm(plan, now):
+        for tracker, position in self.engine.confirm(plan, now, refused):
             self._confirmed(tracker, position)
+        if refusal is not None:
+            self._tell("failed", frozenset(refused), str(refusal))
         self._look_again.set()  # it may be one to repeat
-        return None
 
     def _failed(self, plan: CommitRequest, error: BrokerError) -> None:
         outcome: Literal["failed", "unknown"] = "unknown" if isinstance(error, OutcomeUnknownError) else "failed"
@@ -270,8 +327,7 @@ class Committer:
         self.is_owner = not isinstance(error, NotOwnerError)
         self.facts.outcomes[outcome] += 1
         self._retry_at, self._spared_until = math.inf, self._clock.monotonic() + self._waits.next_s()
-        strategy = self.engine.strategy
-        if strategy.commits_at_ack or strategy.interval_s is None or self._every is not None:
+        if not self._has_ticks:
             self._retry_at = self._spared_until
         self.failing = str(error) if self.is_owner else None
         self._tell(outcome, frozenset(plan.offsets), str(error))
@@ -288,8 +344,9 @@ class Committer:
 
 def _about(channel: str, error: BrokerError) -> BrokerError:
     """An error of the broker's with the channel's name: of the same kind, as far as its caller can act on that."""
+    errors = list(error.refused.values()) if isinstance(error, PositionsRefusedError) else [error]
     kinds = (NotOwnerError, OutcomeUnknownError, FatalBrokerError, TransientBrokerError)
-    kind = next((kind for kind in kinds if isinstance(error, kind)), BrokerError)
+    kind = next((kind for kind in kinds if all(isinstance(one, kind) for one in errors)), BrokerError)
     told = kind(f"channel {channel!r}: {error}")
     told.__cause__ = error
     return told

@@ -12,13 +12,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 from operator import attrgetter
 
 from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.strategy import CommitStrategy, Ignore, Latest, Progress
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.errors import CommitRefusedError, CommitStrategyError, NotOwnerError, describe
+from reactive_kafka.errors import (
+    BrokerError,
+    CommitRefusedError,
+    CommitStrategyError,
+    MetadataTooLargeError,
+    NotOwnerError,
+    describe,
+)
 from reactive_kafka.partitions.partition import Partition, rests
+from reactive_kafka.partitions.refusals import Refusals
 from reactive_kafka.partitions.table import PartitionTable
 from reactive_kafka.records import Committed, TopicPartition
 
@@ -53,6 +62,7 @@ class CommitEngine:
         # what may be committed: up to what is settled without a gap, or behind the highest settled record
         self.reached: Callable[[OffsetTracker], int] = attrgetter("highest" if self._is_unsafe else "committable")
         self._in_flight: CommitRequest | None = None
+        self.refusals = Refusals()
 
     def end_request(self) -> None:
         """The assignment is over: the request in flight says nothing of the next one."""
@@ -70,21 +80,46 @@ class CommitEngine:
     def ahead(self) -> tuple[int, int]:
         """How many offsets the positions that are due are ahead of those that are stored, in all partitions of ours.
 
-        And how many records are behind those positions: unsettled ones, and settled ones behind them.
+        And how many records are behind those positions: unsettled ones, and settled ones behind them. Partitions whose
+        positions are refused are left out: :meth:`refused_unstored` has them.
         """
         ahead = window = 0
+        refusals = self.refusals
         for one in self.table:
             # Where nothing has come since the last commit the window needs no look, which costs the most here.
             if (tracker := one.live) and (tracker.flags or tracker.position != tracker.uncommitted_from):
+                if refusals and refusals.has(tracker):
+                    continue
                 ahead += max(0, self._unstored(tracker))
                 window += tracker.window
         return ahead, window
+
+    def refused_unstored(self) -> dict[TopicPartition, int]:
+        """partition -> how many offsets its position that is due is ahead of the stored one, where it is refused."""
+        if not self.refusals:
+            return {}
+        trackers = [one.live for one in self.table if one.live is not None and self.refusals.has(one.live)]
+        return {one.partition: self._unstored(one) for one in trackers}
+
+    @property
+    def refused_at(self) -> float:
+        """When a partition whose position was refused is to be committed again; infinite: none was."""
+        return self.refusals.again_at(self.table.trackers.values()) if self.refusals else inf
+
+    @property
+    def refused_reasons(self) -> Mapping[TopicPartition, str]:
+        """partition -> why the broker does not store its position."""
+        return self.refusals.reasons(self.table.trackers.values()) if self.refusals else {}
 
     def left_unstored(self) -> list[TopicPartition]:
         """The partitions that may be retained, and where something is settled that is not stored."""
         if isinstance(self.strategy, Ignore):
             return []
         return sorted(self.unstored(one for one in self.table if one.left is not None))
+
+    def left_to_transactions(self) -> list[TopicPartition]:
+        """The partitions where something is settled, and an open transaction is to store the position."""
+        return sorted(self.unstored(one for one in self.table if one.live and self._is_left_alone(one.live)))
 
     def plan(
         self,
@@ -94,6 +129,7 @@ class CommitEngine:
         going: Collection[TopicPartition] | None = None,  # None: all
         wanted: Collection[OffsetTracker] = (),  # their plans are to be stored, moved or not
         is_tick: bool = True,  # what acks have brought without moving a position is to be stored, too
+        is_asked: bool = False,  # somebody wants all of it stored: also what was refused a moment ago
     ) -> CommitRequest | None:
         """The commit that is due: positions that moved since the last confirmed one; None if there is nothing new.
 
@@ -112,6 +148,9 @@ class CommitEngine:
             if tracker is None or (rests(one) and tracker not in wanted):
                 continue
             ends = is_last and (going is None or one.id in going)
+            is_resting = self.refusals.is_resting(tracker, now)
+            if is_resting and not (ends or is_asked or tracker in wanted):
+                continue
             if one.unknown and one.unknown.is_due(now, is_last=ends):
                 repeated.add(one.id)
             position = None
@@ -126,6 +165,8 @@ class CommitEngine:
             elif restates and (restated := one.restated(tracker)) is not None:
                 due.append(restated)
         due = [one for one in due if is_last or not self._is_left_alone(one.tracker)]
+        if self.refusals:
+            self.refusals.keep({one.partition for one in due}, now)
         return self._send(due, frozenset(repeated), is_last=is_last)
 
     def _send(
@@ -206,13 +247,22 @@ class CommitEngine:
             raise CommitRefusedError(f"{one.id}: position {position} was not committed: {why}")
         return tracker
 
-    def confirm(self, plan: CommitRequest, now: float) -> list[tuple[OffsetTracker, int]]:
-        """The broker has stored it; what moved. A tracker whose assignment ended meanwhile is left alone."""
+    def confirm(
+        self, plan: CommitRequest, now: float, refused: Mapping[TopicPartition, BrokerError] | None = None
+    ) -> list[tuple[OffsetTracker, int]]:
+        """The broker has stored it, but for what it has *refused*; what moved.
+
+        A tracker whose assignment ended meanwhile is left alone. What was refused is tried again after a pause.
+        """
         is_believed = self._in_flight is plan
         if is_believed:
             self._in_flight = None
         moved = []
         for pending in plan.due:
+            if refused is not None and pending.partition in refused:
+                self._note_refusal(pending, refused[pending.partition], now)
+                continue
+            self.refusals.remove(pending.partition)
             if (one := self.table.get(pending.partition)) is None:
                 continue
             is_ours, is_news = one.tracker is pending.tracker, _is_of(pending.tracker, pending.position)
@@ -232,10 +282,11 @@ class CommitEngine:
             one.metadata.used_up(pending)
         return moved
 
-    def stands_at(self, tracker: OffsetTracker) -> int | None:
-        """The group's position in the tracker's partition, as far as is known; None: it has none."""
-        one = self.table.of(tracker)
-        return one.stored if one else None
+    def _note_refusal(self, pending: PendingCommit, error: BrokerError, now: float) -> None:
+        if isinstance(error, MetadataTooLargeError):
+            self.table.policy.refused([pending])  # the next plan has less beside the position
+        else:
+            self.refusals.add(pending.tracker, str(error), now)
 
     def due_with(self, tracker: OffsetTracker, position: int) -> PendingCommit:
         """What a transaction of the application's is to store for a position, instead of a commit."""

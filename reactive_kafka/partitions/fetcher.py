@@ -240,7 +240,8 @@ class Fetcher:
         if self._uncommitted.is_reached:
             return set(self._table.read_names)
         read_out = {one.id for one in self._table.reading if one.is_read_out} if self._ends else ()
-        return self.failures.held_back(now).union(self._parts.held_back(), read_out)
+        held_back = (self._parts.held_back(), self._uncommitted.held_back(), read_out)
+        return self.failures.held_back(now).union(*held_back)
 
     def take(self, poll: Poll) -> None:
         """Put what a poll brought into the lanes, and tell who works on them."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
+from reactive_kafka.backoff import Backoff, Waits
 from reactive_kafka.broker.client import Consumer
 from reactive_kafka.errors import BrokerError, NotOwnerError, StoreAwayError, TransientBrokerError
 from reactive_kafka.observe.events import PositionsKnown, PositionsUnknown
@@ -16,6 +17,9 @@ from reactive_kafka.partitions.recreated import FirstLook, RecreatedTopics
 from reactive_kafka.partitions.start import Start, Where
 from reactive_kafka.partitions.starting import PartitionStarter, look_at_logs
 from reactive_kafka.records import Committed, TopicPartition
+
+BACKOFF = Backoff(0.5, 3.0)
+"""How soon what could not be told is asked again, unless partitions came or somebody sought meanwhile."""
 
 
 class StartPositions:
@@ -43,6 +47,10 @@ class StartPositions:
         self._first_look = FirstLook(parts, tells_topics=tells_topics)
         self._one_at_a_time = asyncio.Lock()
         self._told: PositionsUnknown | None = None
+        self._clock = parts.clock
+        self._waits = Waits(BACKOFF)
+        self._asked_in_vain: frozenset[tuple[TopicPartition, int, Choice | None]] = frozenset()
+        self._again_at = 0.0  # when that is asked again
         self.consumer: Consumer | None = None
         self.not_begun: str | None = "reading has not begun yet"  # None: it has, everywhere
 
@@ -66,7 +74,7 @@ class StartPositions:
         if consumer is None:
             return
         async with self._one_at_a_time:
-            if self.are_done:
+            if self.are_done or (self._asked_in_vain == self._wanted() and self._clock.monotonic() < self._again_at):
                 return
             try:
                 await self._find_all(consumer)
@@ -74,6 +82,16 @@ class StartPositions:
                 return  # the next assignment begins anew
             except BrokerError as error:
                 self._tell_unknown(error)
+                self._asked_in_vain = self._wanted()
+                self._again_at = self._clock.monotonic() + self._waits.next_s()
+            else:
+                self._asked_in_vain = frozenset()
+                if not self.table.pending:
+                    self._waits.progressed()
+
+    def _wanted(self) -> frozenset[tuple[TopicPartition, int, Choice | None]]:
+        """The partitions in which reading has not begun, with the number of their assignment, and what was chosen."""
+        return frozenset((one.id, one.assignment, one.choice) for one in self.table.pending)
 
     async def _find_all(self, consumer: Consumer) -> None:
         """Start wherever reading has not; once more where somebody sought while the broker was asked."""
@@ -84,7 +102,7 @@ class StartPositions:
         # What is retained has not waited for this question, whose answer may come behind that of a fetch that waits for
         # records. A topic made anew meanwhile is noticed by it all the same, as while reading.
         if not self._first_look.is_done or any(one.is_open for one in self.table.pending):
-            await self._recreated.ask(consumer)
+            await self._recreated.ask_before_reading(consumer)
             await self._recreated.begin_anew(consumer)
         # Who asks for a partition whose leader is away gets no answer for the others that he asks for with it.
         able = [one for one in self.table.pending if one.is_open and not _lacks_leader(one)]

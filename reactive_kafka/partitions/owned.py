@@ -116,7 +116,8 @@ class OwnedPartitions:
     def _replace(self, lane: Lane) -> None:
         lane.change("drop")
         if lane.workers:
-            self._replaced.append(lane)
+            # Each keeps its tracker. A seek a second, under a handler that runs, would keep one more each time.
+            self._replaced = [*self._remains(), lane]
             self._abandon(lane)
 
     def named(self, partitions: Collection[TopicPartition] | None) -> list[Partition]:
@@ -129,8 +130,11 @@ class OwnedPartitions:
 
     def has_remains(self) -> bool:
         """Whether handlers run records of partitions that have gone or were started anew."""
-        self._replaced = [lane for lane in self._replaced if lane.workers]
+        self._replaced = self._remains()
         return bool(self._replaced)
+
+    def _remains(self) -> list[Lane]:
+        return [lane for lane in self._replaced if lane.workers]
 
     def in_flight(self, partitions: Collection[TopicPartition] | None = None) -> int:
         """Records with a handler, or with the application, and without a verdict."""

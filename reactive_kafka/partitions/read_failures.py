@@ -22,7 +22,7 @@ class ReadFailures:
         self._table = table
         self._starts = starts
         self._clock = parts.clock
-        self._found: list[Partition] = []  # those of which the log could not be read lately
+        self._found: dict[Partition, None] = {}  # those of which the log could not be read lately
 
     def held_back(self, now: float) -> set[TopicPartition]:
         """Those that are not fetched now."""
@@ -31,7 +31,7 @@ class ReadFailures:
     @property
     def reasons(self) -> list[str]:
         """Why partitions cannot be read, and have not been for a while."""
-        self._found = [one for one in dict.fromkeys(self._found) if _is_valid(one)]
+        self._forget_others()
         due = self._clock.monotonic() - UNREADY_S
         unready = [one.unreadable for one in self._found if one.is_ours]
         return [what.reason for what in unready if what is not None and what.since <= due]
@@ -83,7 +83,7 @@ class ReadFailures:
         now, what = self._clock.monotonic(), one.unreadable
         if what is None or not _is_valid(one) or what.offset != offset:
             what = one.unreadable = Unreadable(offset, "", now - unready_since_s, one.tracker, now)
-            self._found.append(one)
+            self._note(one)
             if isinstance(error, CorruptRecordError):
                 self._count(error.offset, error.until)
         elif now < what.again_at:
@@ -93,6 +93,14 @@ class ReadFailures:
             return  # the channel's failure tells it
         channel, reason = self._parts.settings.name, getattr(error, "reason", None) or text_of(error)
         self._parts.observer.on(ReadFailed(channel=channel, partition=one.id, offset=offset, reason=reason))
+
+    def _note(self, one: Partition) -> None:
+        """The log of a partition cannot be read; those that can be read again are forgotten."""
+        self._forget_others()
+        self._found[one] = None
+
+    def _forget_others(self) -> None:
+        self._found = {one: None for one in self._found if _is_valid(one)}
 
     async def _begin_search(self, one: Partition, error: CorruptRecordError) -> None:
         """Neither the batch nor the broker says where the next one begins."""
@@ -108,7 +116,7 @@ class ReadFailures:
             search = Search(error.offset, end)
             now = self._clock.monotonic()
             one.unreadable = Unreadable(error.offset, error.reason, now, tracker, now, search)
-            self._found.append(one)
+            self._note(one)
             self._search(one, one.unreadable, search)
 
     def _search(self, one: Partition, what: Unreadable, search: Search) -> None:

@@ -29,9 +29,23 @@ class RecreatedTopics:
         self._starter = starter
 
     async def ask(self, consumer: Consumer) -> None:
-        """Ask for the ids of the topics. BrokerError: no answer."""
-        ours = {one.id.topic for one in self._owned.table if one.is_ours}
-        self._incarnations.told(await consumer.topic_ids(ours.union(self._topics)))
+        """Ask a broker for the ids of the topics, and all brokers if it says something new. BrokerError: no answer."""
+        topics = self._read_topics()
+        known = self._incarnations
+        question = known.asks()
+        known.told(question, await consumer.topic_ids(topics))
+        if known.are_in_doubt(topics):
+            question = known.asks()
+            known.told_by_all(question, await consumer.topic_ids(topics, of_all=True))
+
+    async def ask_before_reading(self, consumer: Consumer) -> None:
+        """As :meth:`ask`; what was read must belong to one id, so BrokerError as well where brokers disagree."""
+        await self.ask(consumer)
+        if (why := self._incarnations.why_undecided(self._read_topics())) is not None:
+            raise TransientBrokerError(why)
+
+    def _read_topics(self) -> set[str]:
+        return {one.id.topic for one in self._owned.table if one.is_ours}.union(self._topics)
 
     async def begin_anew(self, consumer: Consumer) -> None:
         """Void what is known of partitions whose topic has another id by now, and begin those that are read.

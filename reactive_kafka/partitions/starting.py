@@ -157,8 +157,13 @@ class PartitionStarter:
         if start is not None:
             # The first commit follows the first record that is settled, back too: the seek alone commits nothing. What
             # the group has is kept beside the tracker, so that a rebalance before that commit does not undo the seek.
-            tracker = OffsetTracker(one.id, start.position, committed=_passed(stored, start.position))
+            # Ranges move no group back at all: a replay that is given the group of a stream must not rewind the stream.
+            goes_back = one.ranges is None
+            committed = _passed(stored, start.position) if goes_back else stored
+            tracker = OffsetTracker(one.id, start.position, committed=committed)
             tracker.uncommitted_from = start.position
+            if not goes_back and stored is not None:
+                tracker.uncommitted_from = max(start.position, stored)
             self._track(one, tracker, stored=stored)
             if one.ranges is not None and is_sought:  # what lies before the place is no hole
                 tracker.limit = one.ranges.until(start.position)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from reactive_kafka.broker.client import Connector
+from reactive_kafka.broker.extras import check_connection, check_writing
 from reactive_kafka.checkpoint.store import CheckpointStore
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.load import Reading, Where, read_settings
@@ -83,14 +84,21 @@ def graph_of(spec: AppSpec, overrides: Mapping[Factory, Factory]) -> Graph:
     return graph
 
 
-def check_extras(spec: AppSpec, settings: Settings, *, spark: bool, stores: bool) -> None:
-    """Check that what the channels need is installed, where the application makes its own *spark* session or *stores*.
+def check_extras(spec: AppSpec, settings: Settings, *, clients: bool, spark: bool, stores: bool) -> None:
+    """Check that what the channels need is installed.
+
+    Args:
+        clients: Whether the application makes its own clients of Kafka.
+        spark: Whether it makes its own session.
+        stores: Whether it opens its own checkpoint stores.
 
     Raises:
         MissingExtraError: A package is not installed.
         ConfigError: There is no Java that fits, or a store's URL cannot be opened.
     """
     check_tracing(settings.tracing)
+    if clients:
+        _check_clients(settings)
     on_spark = [channel.settings for channel in spec.incoming.values() if channel.spark is not None]
     if on_spark and spark:
         from reactive_kafka.spark.session.engine import maker_for
@@ -101,3 +109,15 @@ def check_extras(spec: AppSpec, settings: Settings, *, spark: bool, stores: bool
         from reactive_kafka.checkpoint.stores.opening import check_stores
 
         check_stores(settings.incoming.values())
+
+
+def _check_clients(settings: Settings) -> None:
+    for incoming in settings.incoming.values():
+        where = f"[incoming.{incoming.name}]"
+        check_connection(where, incoming.client)
+        if incoming.dead_letter_queue is not None:
+            check_writing(f"[incoming.{incoming.name}.dead_letter_queue]", incoming.dead_letter_queue.client)
+        elif incoming.delayed_retry is not None:
+            check_writing(where, incoming.client)
+    for outgoing in settings.outgoing.values():
+        check_writing(f"[outgoing.{outgoing.name}]", outgoing.client)

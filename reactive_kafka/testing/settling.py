@@ -133,6 +133,11 @@ class Settling:
         if facts.state == "failed":
             cause = self._causes.of_channel(channel.name)
             raise NotSettledError(f"channel {channel.name!r} has failed: {facts.reason}") from cause
+        lost = sum(one.outputs_lost for one in facts.totals.values())
+        if lost:
+            cause = self._causes.of_channel(channel.name)
+            what = f"the output of {lost} settled record{'' if lost == 1 else 's'} is lost"
+            raise NotSettledError(f"channel {channel.name!r}: {what}") from cause
         settings = self._app.settings.incoming[channel.name]
         here = {known.partition: known for known in facts.partitions}
         group = settings.group_id

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 from asyncio import Future
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.values import TIME, parse_duration
 from reactive_kafka.errors import BrokerError
 from reactive_kafka.failure.strategies import check_replacement, topic_for
 from reactive_kafka.formats.names import EVENTS
-from reactive_kafka.observe.events import HandlerFailed
+from reactive_kafka.observe.events import HandlerFailed, OutputLost
 from reactive_kafka.records import Record
 from reactive_kafka.verdicts.delivery import D, Delivery, failure_of, is_open
 from reactive_kafka.verdicts.futures import AckFutures, follow
 from reactive_kafka.verdicts.nack import FailureRunner, Strategies, VerdictParts
 from reactive_kafka.verdicts.partition import PartitionVerdicts, verdicts_of
 from reactive_kafka.verdicts.skips import Skips
+
+LOST_TOLD_S = 300.0
+"""For how long readiness tells of an output that was lost: nothing but a replay brings it back."""
 
 
 class Acknowledger:
@@ -36,6 +39,7 @@ class Acknowledger:
         self.awaited_by: set[object] = set()  # who waits for progress: while there is somebody, each verdict tells
         self.failure: BaseException | None = None  # what the channel has failed for
         self._parts = parts
+        self._lost: tuple[float, OutputLost] | None = None  # when the last output was lost, and of which record
         self.skips = Skips(parts, self._settled_by_strategy)
         self._failures = FailureRunner(parts, strategies, self.futures, self._settled_by_strategy)
 
@@ -51,8 +55,8 @@ class Acknowledger:
 
     @property
     def not_ready(self) -> tuple[str, ...]:
-        """What keeps nacked records from being settled."""
-        return self._failures.not_ready
+        """What keeps nacked records from being settled, and what was lost lately."""
+        return (*self._failures.not_ready, *self._lost_lately())
 
     def settled(self, tracker: OffsetTracker) -> None:
         """Workers have settled records of a partition by themselves."""
@@ -112,6 +116,30 @@ class Acknowledger:
             self._raised_too_late(delivery, reason)
             return self.futures.no
         return self._nack(delivery, lambda: self._failures.carry_out(delivery, reason, None))
+
+    def output_lost(self, delivery: Delivery, reason: BaseException) -> None:
+        """What was made of a delivery was not written. If that is settled already, it is not handled again: tell it.
+
+        A transaction with a checkpoint store settles it before, and so does an ack by hand or one before the handler.
+        """
+        tracker, index = delivery.tracker, delivery.index
+        if tracker.is_closed or not tracker.is_settled(index):
+            return
+        self._parts.totals(tracker.partition).outputs_lost += 1
+        event = OutputLost(**failure_of(self.name, delivery, reason))
+        self._lost = (self._parts.clock.monotonic(), event)
+        self._parts.observer.on(event)
+
+    def _lost_lately(self) -> Iterator[str]:
+        """For people: the last output that was lost, for some time."""
+        if self._lost is not None:
+            at, event = self._lost
+            ago_s = self._parts.clock.monotonic() - at
+            if ago_s < LOST_TOLD_S:
+                yield (
+                    f"outputs of settled records are lost: the last one {ago_s:.0f} s ago, of {event.partition} offset "
+                    f"{event.offset}: {event.reason}"
+                )
 
     def left(self, delivery: Delivery, why: BaseException) -> None:
         """Nobody settles it here any more, for the application ends: it is the next owner's to handle."""

@@ -71,8 +71,28 @@ async def test_a_long_outage_is_sat_out_and_nothing_is_lost() -> None:
         test.broker.down = False
         await test.settled(timeout=60)
         assert seen == [0, 1, 2, 3]
-        assert test.app.health().status == "UP"
+        await until(lambda: test.app.health().status == "UP", 3)
         assert len(test.broker.members("billing")) == 1
+
+
+@pytest.mark.parametrize("down_s", [20.0, 50.0, 70.0, 200.0, 500.0])
+@in_virtual_time
+async def test_ten_seconds_after_an_outage_of_any_length_a_channel_works_as_before(down_s: float) -> None:
+    """Row A6 of the faults. The session ends after 45 s, and nothing else may be waited for after that."""
+    recorder, seen = Recorder(), list[int]()
+    async with running(counting_app(seen, recorder)) as test:
+        await send(test, b"")
+        await test.settled()
+        before = test.broker.members("billing")
+        test.broker.down = True
+        await asyncio.sleep(down_s)
+        test.broker.down = False
+        back_at = now()
+        await send(test, b"")
+        await until(lambda: seen == [0, 1] and committed(test) == 2, 10)
+        await until(lambda: test.app.health().status == "UP", back_at + 10 - now())
+        assert test.broker.members("billing") == before, "the member is the same"
+        assert len(recorder.of(BrokerAvailable)) == 1
 
 
 @in_virtual_time
@@ -96,7 +116,7 @@ async def test_rights_that_are_withdrawn_and_given_back_stop_nothing_for_good() 
     """Row J8 of the faults."""
     seen: list[int] = []
     async with running(counting_app(seen)) as test:
-        test.broker.fail_next("poll", FatalBrokerError("not authorised"), times=40)
+        test.broker.fail_next("poll", FatalBrokerError("not authorised"), times=5)
         await asyncio.sleep(3)
         assert (test.app.health().live.status, test.app.health().ready.status) == ("UP", "DOWN")
         assert "not authorised" in test.app.health().ready.checks[0].data["reason"]

@@ -45,10 +45,10 @@ async def test_a_dead_letter_is_the_record_as_it_was_with_headers_that_say_why()
         await test.settled()
         assert committed(test) == 1
         (letter,) = letters(test)
-        assert (letter.value, letter.key, letter.timestamp) == (b"\xff\x00", b"k", 1234)
+        assert (letter.value, letter.key) == (b"\xff\x00", b"k")
         assert Headers(letter.headers).get("trace") == b"7"
         said = {name: header(letter, f"dead-letter-{name}") for name in (
-            "reason", "exception-class-name", "cause", "cause-class-name", "topic", "partition", "offset",
+            "reason", "exception-class-name", "cause", "cause-class-name", "topic", "partition", "offset", "timestamp",
         )}  # fmt: skip
         assert said == {
             "reason": "cannot be billed",
@@ -58,6 +58,7 @@ async def test_a_dead_letter_is_the_record_as_it_was_with_headers_that_say_why()
             "topic": "orders",
             "partition": "0",
             "offset": "0",
+            "timestamp": "1234",
         }
         totals = facts(test).totals[letter_of(recorder).partition]
         assert (totals.nacked, totals.dead_lettered, totals.acked) == ({"dead-letter-queue": 1}, 1, 0)
@@ -160,7 +161,7 @@ async def test_a_replacement_that_cannot_be_written_is_an_error_of_the_handler()
 
     @app.incoming("orders")
     async def handler(message: Message[bytes]) -> None:
-        message.nack(ValueError("bad"), record=Record(b"", headers=[("name", "text")]))  # type: ignore[list-item]
+        message.nack(ValueError("bad"), record=Record(b"", key=object()))  # type: ignore[arg-type]
 
     async with running(app) as test:
         await send(test, b"original")

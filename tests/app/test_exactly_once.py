@@ -13,6 +13,7 @@ from reactive_kafka.observe.events import CommitFailed, RecordDeadLettered, Reco
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (
     Recorder,
+    facts,
     in_virtual_time,
     make_broker,
     now,
@@ -612,3 +613,25 @@ async def test_of_several_handlers_each_has_its_own_transaction_or_none() -> Non
 
 def is_wanted(message: Message[bytes]) -> bool:
     return message.payload != b"unwanted"
+
+
+@in_virtual_time
+async def test_a_commit_by_hand_says_where_an_open_transaction_keeps_it_from_storing_what_is_settled() -> None:
+    app = app_with(commit_interval="1h")
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(order: bytes) -> bytes | None:
+        return None if order == b"nothing" else order
+
+    async with running(app) as test:
+        await send(test, b"nothing")
+        await until(lambda: facts(test).partitions[0].position == 1 and facts(test).partitions[0].in_flight == 0)
+        end = test.broker.hold("end")
+        await send(test, b"a")
+        await end.arrived()
+        with pytest.raises(TransientBrokerError, match="orders-0: a transaction is open"):
+            await app.channel("orders").commit()
+        end.release()
+        await until(lambda: position(test.broker) == 2)
+        await app.channel("orders").commit()

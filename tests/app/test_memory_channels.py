@@ -485,13 +485,12 @@ async def test_what_is_no_record_is_refused_at_once() -> None:
     async def downstream(order: object) -> None: ...
 
     async with running(app) as test:
-        for bad, why in [
-            (Record(1, channel="invoices"), "is sent to the channel 'stage'"),
-            (Record(1, headers=[("h", "text")]), "headers: "),  # type: ignore[list-item]
-            (Record(1, timestamp=datetime(2026, 1, 1)), "has no time zone"),
-        ]:
-            with pytest.raises((ValueError, RejectedRecordError), match=why):
-                await emitter.send(bad)
+        with pytest.raises(ConfigError, match="is sent to the channel 'stage'"):
+            await emitter.send(Record(1, channel="invoices"))
+        with pytest.raises((TypeError, RejectedRecordError), match="headers: "):
+            await emitter.send(1, headers=[("h", "text")])  # type: ignore[list-item]
+        with pytest.raises(ValueError, match="has no time zone"):
+            await emitter.send(1, timestamp=datetime(2026, 1, 1))
         with pytest.raises(ValueError, match=r"'stage' is a memory channel, no topic"):
             await test.send("stage", 1)
         with pytest.raises(ConfigError, match=r"\[memory.stage\] is a memory channel"):

@@ -146,7 +146,9 @@ async def test_a_broker_that_is_away_is_waited_for_and_nothing_is_lost() -> None
         await test.settled(timeout=30)
         assert [record.value for record in test.records("invoices")] == [b"one", b"two"]
         assert app.health().ready.status == "UP"
-        assert app.facts().outgoing[0].sent == {"ok": 2, "failed": 3}
+        assert app.facts().outgoing[0].sent["ok"] == 2
+        # Both records are in one batch by the time of the last attempt.
+        assert 3 <= app.facts().outgoing[0].sent["failed"] <= 6
 
 
 async def test_a_value_that_cannot_be_written_is_a_nack() -> None:
@@ -217,7 +219,8 @@ async def test_a_header_of_text_is_a_nack_in_tests_as_it_is_on_kafka() -> None:
         assert test.records("invoices") == []
     (event,) = recorder.of(RecordIgnored)
     assert event.reason == (
-        "RejectedRecordError: invoices: headers: ('trace', 'abc') is no pair of a str and bytes or None"
+        "TypeError: Record: headers: ('trace', 'abc') is no pair of a str and bytes or None: "
+        "encode the text, text.encode()"
     )
 
 
@@ -229,12 +232,13 @@ async def test_a_returned_value_that_makes_no_sense_is_a_nack_and_not_the_end_of
     @app.incoming("orders")
     @app.outgoing("invoices")
     async def handler(order: int) -> Record:
-        return [
-            Record(b"", headers=7),  # type: ignore[arg-type]
-            Record(b"", channel="nowhere"),
-            Record(b"", timestamp=datetime(2026, 1, 1)),
-            Record(b"fine"),
-        ][order]
+        if order == 0:
+            return Record(b"", headers=7)  # type: ignore[arg-type]
+        if order == 1:
+            return Record(b"", channel="nowhere")
+        if order == 2:
+            return Record(b"", timestamp=datetime(2026, 1, 1))
+        return Record(b"fine")
 
     async with running(app) as test:
         await send(test, 0, 1, 2, 3)

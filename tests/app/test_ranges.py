@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from reactive_kafka import App, Batch, ChannelClosedError, CommitRefusedError, Message
+from reactive_kafka.broker.client import inspecting
 from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.observe.events import OffsetReset
 from reactive_kafka.records import Committed
@@ -42,6 +43,12 @@ def noting_app(seen: Seen, *assign: str, recorder: Recorder | None = None, handl
             seen.append((message.partition, message.offset))
 
     return app
+
+
+async def commit(broker: MemoryBroker, position: int) -> None:
+    """What the service has stored before."""
+    async with inspecting(broker.connector(), {}) as inspector:
+        await inspector.commit("billing", {tp(): Committed(position)})
 
 
 def offsets(seen: Seen, partition: int = 0) -> list[int]:
@@ -271,3 +278,39 @@ def test_whatever_the_log_is_like_exactly_what_of_the_ranges_is_there_is_handled
         await broker.close()
 
     run_in_virtual_time(main)
+
+
+@pytest.mark.parametrize("strategy", ["throttled", "latest"])
+@in_virtual_time
+async def test_a_group_that_is_ahead_of_the_ranges_does_not_go_back(strategy: str) -> None:
+    seen, broker, told = Seen(), broker_with(200), list[bool]()
+    await commit(broker, 150)
+    app = noting_app(seen, "orders:0:20..120", commit_strategy=strategy, handles=False)
+
+    @app.incoming("orders", ack="manual")
+    async def handler(message: Message[bytes]) -> None:
+        seen.append((message.partition, message.offset))
+        told.append(await message.ack())
+        await message.committed()  # the group has passed it before
+
+    async with running(app, broker=broker) as test:
+        await until(lambda: facts(test).state == "done", 60)
+        with pytest.raises(CommitRefusedError, match="go back from 150"):
+            await test.app.channel("orders").commit({tp(): 120})
+        await test.settled()
+    assert (offsets(seen), set(told)) == ([*range(20, 120)], {True})
+    assert {entry.offsets[tp()].offset for entry in broker.commits("billing")[1:]} <= {150}
+    assert broker.committed("billing")[tp()].offset == 150
+    await broker.close()
+
+
+@in_virtual_time
+async def test_a_group_that_is_inside_of_the_ranges_moves_on_from_there() -> None:
+    seen, broker = Seen(), broker_with(200)
+    await commit(broker, 60)
+    async with running(noting_app(seen, "orders:0:20..120"), broker=broker) as test:
+        await until(lambda: facts(test).state == "done", 60)
+        await test.settled()
+    stored = [entry.offsets[tp()].offset for entry in broker.commits("billing")]
+    assert (stored, stored[-1]) == (sorted(stored), 120)
+    await broker.close()

@@ -323,7 +323,7 @@ async def test_where_the_broker_does_not_answer_it_is_carried_out_when_it_does()
     seen, it = list[int](), KINDS["assign with a start"]
     async with broker_of(it) as broker:
         app = app_of(it, seen)
-        broker.fail_next("end_offsets", TransientBrokerError("no"), 8)
+        broker.fail_next("end_offsets", TransientBrokerError("no"), 5)
         starting = asyncio.ensure_future(TestApp(app, broker=broker).__aenter__())
         await until(lambda: app._run is not None and app.channel("orders").assignment)
         began = now()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -12,7 +13,8 @@ from reactive_kafka import App, Batch, Message, TopicPartition, TransientBrokerE
 from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.commit.strategy import Progress
 from reactive_kafka.observe.events import RangeBeyondEnd
-from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, now, tp, until
+from reactive_kafka.records import Committed
+from tests.app.helpers import Recorder, in_virtual_time, make_app, make_broker, now, running, tp, until
 
 LETTERS = "dead-letter-topic-orders"
 RETRIES = {
@@ -485,4 +487,60 @@ async def test_a_topic_that_is_made_anew_meanwhile_has_another_end() -> None:
     tasks: list[asyncio.Task[None]] = []
     code = await run_to_its_end(app, broker, meanwhile=lambda: tasks.append(asyncio.create_task(recreate())))
     assert (code, seen[-1]) == (0, (0, 4))
+    await broker.close()
+
+
+def replay_of(folder: Path, replay: str) -> App:
+    """An application with the configuration of a service, and one on top of it that reads a part of the topic again."""
+    base, on_top = folder / "base.toml", folder / "replay.toml"
+    base.write_text('[incoming.orders]\ngroup_id = "billing"\nauto_offset_reset = "earliest"\n')
+    on_top.write_text(f"[incoming.orders]\n{replay}\n")
+    app = App()
+    app.configure([base, on_top])
+    return app
+
+
+@pytest.mark.parametrize("is_live", [False, True])
+@in_virtual_time
+async def test_a_replay_on_top_of_a_services_configuration_leaves_its_group_alone(
+    is_live: bool, tmp_path: Path
+) -> None:
+    broker = broker_with(150)
+    service = make_app()
+    noting(service)
+    async with running(service, broker=broker) as test:
+        await test.settled()
+        if not is_live:
+            await test.app.stop()
+        replay = replay_of(tmp_path, 'assign = ["orders:0:20..120"]')
+        seen, before = noting(replay), len(broker.commits("billing"))
+        assert await run_to_its_end(replay, broker, within_s=10) == 0
+        assert seen == [(0, offset) for offset in range(20, 120)]
+        assert len(broker.commits("billing")) == before
+        assert broker.committed("billing")[tp()].offset == 150
+    await broker.close()
+
+
+@pytest.mark.parametrize(("handled", "code"), [(150, 0), (10, 1)])
+@in_virtual_time
+async def test_ranges_in_the_group_of_live_members_come_to_an_end(
+    handled: int, code: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker, service = broker_with(150), make_app(commit_interval="100ms")
+
+    @service.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        if message.offset >= handled:
+            await asyncio.sleep(500)
+
+    async with running(service, broker=broker) as test:
+        await until(lambda: broker.committed("billing").get(tp()) == Committed(handled))
+        replay = replay_of(tmp_path, 'assign = ["orders:0:20..120"]\ngroup_id = "billing"')
+        seen = noting(replay)
+        with caplog.at_level(logging.INFO):
+            assert await run_to_its_end(replay, broker, within_s=60) == code
+        assert len(seen) == 100
+        assert broker.committed("billing")[tp()].offset == handled
+        assert ("has members" in caplog.text) is bool(code)
+        assert test.app.health().live.is_up
     await broker.close()

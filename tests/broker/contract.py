@@ -17,7 +17,9 @@ from reactive_kafka.errors import (
     MetadataTooLargeError,
     NotOwnerError,
     OffsetOutOfRangeError,
+    PositionsRefusedError,
     RejectedRecordError,
+    TransientBrokerError,
 )
 from reactive_kafka.records import Committed, RecordBytes, TopicPartition
 from reactive_kafka.subscription import Topics
@@ -341,6 +343,23 @@ class CommitContract:
             await member.consumer.commit({one: Committed(3, '{"läuft": "✓"}'), two: Committed(4)}, member.generation)
             stored = await member.consumer.committed([one, two, three])
         assert stored == {one: Committed(3, '{"läuft": "✓"}'), two: Committed(4, ""), three: None}
+
+    async def test_a_position_that_is_refused_is_named_and_the_others_are_stored(
+        self, cluster: Cluster, group: str
+    ) -> None:
+        topic = await cluster.create_topic(2)
+        first, second, missing = (TopicPartition(topic, number) for number in (0, 1, 7))
+        async with joined(cluster, None, group, starts_by_itself=False, partitions=[first, second, missing]) as member:
+            await member.until_assigned(3)
+            await member.consumer.committed([first])  # the group's coordinator is there when it answers
+            offsets = {first: Committed(3), missing: Committed(4, "x"), second: Committed(5, "y")}
+            for wanted in (offsets, {missing: Committed(4)}):
+                with pytest.raises(PositionsRefusedError, match=str(missing)) as caught:
+                    await member.consumer.commit(wanted, member.generation)
+                assert caught.value.refused.keys() == {missing}
+                assert isinstance(caught.value.refused[missing], TransientBrokerError)
+            stored = await member.consumer.committed([first, second])
+        assert stored == {first: Committed(3), second: Committed(5, "y")}
 
     async def test_the_next_member_begins_where_the_last_one_committed(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(1)

@@ -11,7 +11,7 @@ import pytest
 
 from reactive_kafka.broker.client import WrittenBatch
 from reactive_kafka.broker.transactional import TRANSACTION_TIMEOUT_MS, TransactionalProducer
-from reactive_kafka.errors import NotOwnerError, TransientBrokerError
+from reactive_kafka.errors import NotOwnerError, PositionsRefusedError, TransientBrokerError
 from reactive_kafka.records import Committed, RecordBytes, TopicPartition
 from tests.broker.contract import goes_on_for_a_while
 from tests.broker.contract_writing import numbered
@@ -383,6 +383,23 @@ class PositionsContract:
             await producer.commit()
             assert await stable_position(member, first) == Committed(5, "with metadata")
             await until_committed(cluster, group, {first: 5, second: 1})
+
+    async def test_a_position_that_is_refused_is_named_and_the_others_take_part(
+        self, cluster: Cluster, group: str
+    ) -> None:
+        topic = await cluster.create_topic(1)
+        there, missing = TopicPartition(topic, 0), TopicPartition(topic, 7)
+        static = joined(cluster, None, group, starts_by_itself=False, partitions=[there, missing])
+        async with static as member, transacting(cluster, named()) as producer:
+            await member.until_assigned(2)
+            producer.begin()
+            transaction = await producer.add_group(group)
+            with pytest.raises(PositionsRefusedError) as caught:
+                offsets = {there: Committed(3), missing: Committed(4)}
+                await member.consumer.commit_in(transaction, offsets, member.generation)
+            assert caught.value.refused.keys() == {missing}
+            await producer.commit()
+            assert await stable_position(member, there) == Committed(3)
 
     async def test_positions_are_dropped_when_the_transaction_is_aborted(self, cluster: Cluster, group: str) -> None:
         at = await partition_of(cluster)

@@ -102,3 +102,8 @@ async def test_no_broker_is_an_error_that_names_it_and_leaves_nothing_behind() -
 async def test_asking_before_the_start_is_an_error() -> None:
     with pytest.raises(BrokerError, match="not started"):
         await KafkaConnector("127.0.0.1:1").inspector(properties={}).topics()
+
+
+async def test_a_broker_that_tells_no_configs_is_no_error(embedded: str) -> None:
+    async with inspecting(embedded) as inspector:
+        assert await inspector.topic_configs(["orders"], ["retention.ms"]) == {}

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Collection, Iterator, Mapping
 import aiokafka
 import pytest
 from aiokafka.admin import AIOKafkaAdminClient, NewPartitions, NewTopic, RecordsToDelete
+from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.broker.client import Connector
@@ -65,6 +66,10 @@ class KafkaTestCluster:
 
     async def grow(self, topic: str, partitions: int) -> None:
         await self._admin.create_partitions({topic: NewPartitions(partitions)})
+
+    async def alter(self, topic: str, settings: Mapping[str, str]) -> None:
+        """Change settings of a topic."""
+        await self._admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic, configs=settings)])
 
     async def recreate_topic(self, topic: str, partitions: int) -> None:
         await self._admin.delete_topics([topic])

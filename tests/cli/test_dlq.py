@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from reactive_kafka.cli.dlq.letters import memory_of
 from reactive_kafka.cli.dlq.replay import CONFIRM_S, carry_out, plan
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.finding import Cluster
+from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.config.load import read_settings
 from reactive_kafka.errors import FatalBrokerError
 from reactive_kafka.failure import DeadLetterQueue, Write
@@ -37,15 +39,31 @@ CHANNELS = {
 """Of the topics here payments alone is read by no channel."""
 
 
-def write_letter(broker: MemoryBroker, offset: int, *, topic: str = "orders", letters_partition: int = 0) -> None:
-    """A dead letter of ours: the record with this offset of partition 1, its value being the offset."""
+def write_letter(
+    broker: MemoryBroker,
+    offset: int,
+    *,
+    topic: str = "orders",
+    letters_partition: int = 0,
+    timestamp_ms: int | None = failed().timestamp_ms,
+) -> None:
+    """A dead letter of ours: the record with this offset of partition 1, its value being the offset.
+
+    The record was made five seconds before the letter.
+    """
     record = failed(partition=TopicPartition(topic, 1), offset=offset, value=b"%d" % offset, key=b"k%d" % offset)
+    record = replace(record, timestamp_ms=timestamp_ms)
     written = DeadLetterQueue("letters").decide(record)
     assert isinstance(written, Write)
+    assert written.timestamp_ms is None
     broker.produce(
-        "letters", written.value, key=written.key, headers=written.headers, partition=letters_partition,
-        timestamp_ms=written.timestamp_ms,
-    )  # fmt: skip
+        "letters",
+        written.value,
+        key=written.key,
+        headers=written.headers,
+        partition=letters_partition,
+        timestamp_ms=record.now_ms,
+    )
 
 
 def cluster_of(broker: MemoryBroker) -> Cluster:
@@ -91,14 +109,53 @@ def test_show_tells_of_each_record_where_it_comes_from_and_why(broker: MemoryBro
     assert ended.code == 0, ended.err
     why = "builtins.ValueError: no amount"
     assert ended.out.splitlines() == [
-        f"letters-0 0  2023-11-14T22:13:15.000+00:00  from orders-1 7  key k7  {why}",
-        f"letters-0 1  2023-11-14T22:13:15.000+00:00  from orders-1 8  key k8  {why}",
-        f"letters-1 0  2023-11-14T22:13:15.000+00:00  from orders-1 9  key k9  {why}",
-        f"letters-1 1  {2**62} ms  origin unknown  no key  no reason given",
+        f"letters-0 0  2023-11-14T22:13:20.000+00:00  from orders-1 7 of 2023-11-14T22:13:15.000+00:00  key k7  {why}",
+        f"letters-0 1  2023-11-14T22:13:20.000+00:00  from orders-1 8 of 2023-11-14T22:13:15.000+00:00  key k8  {why}",
+        f"letters-1 0  2023-11-14T22:13:20.000+00:00  from orders-1 9 of 2023-11-14T22:13:15.000+00:00  key k9  {why}",
+        f"letters-1 1  {2**62} ms  no dead letter  no key",
         "4 records in letters",
+        "       1  no dead letters: without the headers of one",
         f"       3  {why}",
-        "       1  no reason given",
     ]
+
+
+def test_an_ordinary_topic_is_told_from_a_dead_letter_topic(broker: MemoryBroker) -> None:
+    for number in range(3):
+        broker.produce("orders", b"%d" % number, partition=0, headers=[("trace", b"1")])
+    ended = cli_on(broker, "dlq", "show", "orders")
+    assert ended.code == 1
+    assert "origin unknown" not in ended.out and "no reason given" not in ended.out
+    assert "3  no dead letters: without the headers of one" in ended.out
+    assert "orders is no dead-letter topic: none of its records has the headers of a dead letter" in ended.err
+    asked = cli_on(broker, "dlq", "show", "orders", "--json")
+    said = json.loads(asked.out)
+    assert (asked.code, said["no_letters"], said["by_reason"]) == (1, 3, [])
+    assert [record["written_by"] for record in said["records"]] == [None] * 3
+
+
+def test_a_letter_of_a_share_group_is_shown_with_its_group_and_goes_back(broker: MemoryBroker) -> None:
+    broker.create_topic("shared", 1)
+    told = {
+        "topic": b"orders",
+        "partition": b"1",
+        "offset": b"7",
+        "group": b"workers",
+        "delivery.count": b"5",
+        "message": b"Offset rejected by client.",
+    }
+    headers = [(f"__dlq.errors.{name}", value) for name, value in told.items()]
+    broker.produce("shared", b"seven", partition=0, headers=headers)
+    said = cli_on(broker, "dlq", "show", "shared").out
+    assert "from orders-1 7  no key  Offset rejected by client.  group workers, delivered 5 times" in said
+    assert "replayed 1 record\n" in cli_on(broker, "dlq", "replay", "shared", "--yes", servers=False).out
+    (record,) = broker.log(TopicPartition("orders", 1))
+    assert (record.value, tuple(record.headers)) == (b"seven", ())
+
+
+def test_what_is_no_letter_stays_and_goes_where_to_says_and_is_counted(broker: MemoryBroker) -> None:
+    broker.produce("letters", b"plain", partition=0)
+    assert "letters-0 2: it is no dead letter: it has none of the headers of one" in replay(broker, "--yes", code=1)
+    assert "1  of them no dead letters: without the headers of one" in replay(broker, "--to", "payments", "--yes")
 
 
 def test_values_are_shown_only_when_asked_for(broker: MemoryBroker) -> None:
@@ -120,8 +177,9 @@ def test_json_has_the_records_and_the_counts(broker: MemoryBroker) -> None:
             {
                 "partition": 0,
                 "offset": 0,
-                "timestamp_ms": 1_699_999_995_000,
-                "origin": {"topic": "orders", "partition": 1, "offset": 7},
+                "timestamp_ms": 1_700_000_000_000,
+                "written_by": "channel",
+                "origin": {"topic": "orders", "partition": 1, "offset": 7, "timestamp_ms": 1_699_999_995_000},
                 "exception": "builtins.ValueError",
                 "reason": "no amount",
                 "key": "k7",
@@ -129,6 +187,7 @@ def test_json_has_the_records_and_the_counts(broker: MemoryBroker) -> None:
             }
         ],
         "by_reason": [{"exception": "builtins.ValueError", "reason": "no amount", "count": 1}],
+        "no_letters": 0,
     }
 
 
@@ -167,6 +226,43 @@ def test_a_record_goes_back_as_it_was(broker: MemoryBroker) -> None:
     original = failed()
     assert (record.key, record.value, record.timestamp) == (b"k7", b"7", original.timestamp_ms)
     assert record.headers == original.headers
+
+
+@pytest.mark.parametrize(
+    ("configs", "kept"),
+    [({"retention.ms": "604800000"}, False), ({"retention.ms": "-1"}, True), ({"cleanup.policy": "compact"}, True)],
+)
+def test_a_record_that_its_topic_would_delete_gets_the_time_of_the_replay_and_that_is_told(
+    configs: dict[str, str], kept: bool, broker: MemoryBroker
+) -> None:
+    broker.create_topic("orders", 2, configs)
+    began_ms = int(SYSTEM_CLOCK.wall() * 1000)
+    planned = "3 of them with the time of the replay as timestamp, because orders has retention.ms = 604800000"
+    assert (planned in replay(broker, "--dry-run")) is not kept
+    said = replay(broker, "--yes")
+    assert (planned in said) is not kept
+    assert ("replayed 3 records, 3 with the time of the replay as timestamp\n" in said) is not kept
+    timestamps = [record.timestamp or 0 for record in broker.log(TopicPartition("orders", 1))]
+    assert len(timestamps) == 3
+    for timestamp in timestamps:
+        assert timestamp == failed().timestamp_ms if kept else timestamp >= began_ms
+
+
+def test_a_young_record_keeps_its_timestamp_beside_old_ones(broker: MemoryBroker) -> None:
+    broker.create_topic("orders", 2, {"retention.ms": "604800000"})
+    young_ms = int(SYSTEM_CLOCK.wall() * 1000) - 60_000
+    write_letter(broker, 10, timestamp_ms=young_ms)
+    assert "replayed 4 records, 3 with the time of the replay as timestamp\n" in replay(broker, "--yes")
+    assert [record.timestamp for record in broker.log(TopicPartition("orders", 1)) if record.value == b"10"] == [
+        young_ms
+    ]
+
+
+def test_a_topic_whose_retention_the_broker_does_not_tell_is_named_before_anything_is_written(
+    broker: MemoryBroker,
+) -> None:
+    del broker._state.configs["orders"]
+    assert "the broker does not tell the retention of orders" in replay(broker, "--dry-run")
 
 
 def test_twice_replays_once_and_later_letters_later(broker: MemoryBroker) -> None:

@@ -13,9 +13,10 @@ from reactive_kafka.cli.dlq.letters import (
     ReplayTarget,
     letter_of,
     origin_of,
+    original_timestamp,
+    own_headers,
     shown,
     target_of,
-    without_ours,
 )
 from reactive_kafka.failure import DeadLetterQueue, FailedRecord, Write
 from reactive_kafka.failure.headers import LETTER_NAMES
@@ -42,12 +43,65 @@ def headers(topic: bytes = b"orders", partition: bytes = b"3", offset: bytes = b
     return (("dead-letter-topic", topic), ("dead-letter-partition", partition), ("dead-letter-offset", offset))
 
 
+def foreign(prefix: str, topic: bytes = b"orders", **more: bytes) -> HeaderPairs:
+    """A letter that somebody else wrote for offset 17 of partition 3, with *more* headers: _ stands for a dot."""
+    names = {"topic": topic, "partition": b"3", "offset": b"17", **more}
+    return tuple((prefix + name.replace("_", "."), value) for name, value in names.items())
+
+
+OTHERS = [
+    (
+        foreign("__dlq.errors.", group=b"workers", delivery_count=b"5", message=b"Offset rejected by client."),
+        {
+            "written_by": "share group",
+            "reason": "Offset rejected by client.",
+            "exception": "",
+            "group": "workers",
+            "deliveries": 5,
+        },
+    ),
+    (
+        foreign(
+            "__streams.errors.", exception=b"java.lang.IllegalStateException: bad", message=b"bad", stacktrace=b"at"
+        ),
+        {"written_by": "Kafka Streams", "reason": "bad", "exception": "java.lang.IllegalStateException"},
+    ),
+    (
+        foreign(
+            "__connect.errors.", exception_class_name=b"org.x.DataException", exception_message=b"no", stage=b"SINK"
+        ),
+        {"written_by": "Kafka Connect", "reason": "no", "exception": "org.x.DataException"},
+    ),
+]
+
+
+@pytest.mark.parametrize(("pairs", "told"), OTHERS)
+def test_letters_of_others_tell_why_and_go_back_without_the_headers_that_made_them_letters(
+    pairs: HeaderPairs, told: dict[str, object]
+) -> None:
+    pairs = (("trace", b"1"), *pairs)
+    record = MemoryRecord(offset=5, timestamp=1000, key=None, value=b"v", headers=tuple(pairs))
+    shown_letter = letter_of(TopicPartition("letters", 0), record, with_value=False)
+    assert shown_letter["origin"] == {"topic": "orders", "partition": 3, "offset": 17, "timestamp_ms": None}
+    assert {name: shown_letter[name] for name in told} == told
+    assert target_of(pairs, "letters", SIZES, is_named) == ReplayTarget("orders", 3)
+    assert own_headers(pairs) == (("trace", b"1"),)
+    assert original_timestamp(record) == 1000
+
+
+def test_a_letter_of_ours_keeps_the_headers_of_others_that_its_record_had() -> None:
+    record = failed(headers=foreign("__streams.errors.", topic=b"elsewhere"))
+    written = letter(record)
+    assert origin_of(written.headers) == LetterOrigin(TopicPartition("orders", 3), 17)
+    assert own_headers(written.headers) == record.headers
+
+
 def test_a_letter_of_ours_goes_back_to_its_partition_as_it_was() -> None:
     record = failed()
     written = letter(record)
     assert origin_of(written.headers) == LetterOrigin(TopicPartition("orders", 3), 17)
     assert target_of(written.headers, "letters", SIZES, is_named) == ReplayTarget("orders", 3)
-    assert without_ours(written.headers) == record.headers
+    assert own_headers(written.headers) == record.headers
 
 
 def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
@@ -57,7 +111,14 @@ def test_a_letter_of_a_partition_that_is_gone_goes_by_its_key() -> None:
 @pytest.mark.parametrize(
     ("forged", "why"),
     [
-        ((), "it has no header dead-letter-topic, dead-letter-partition, dead-letter-offset"),
+        ((), "it is no dead letter: it has none of the headers of one"),
+        ((("trace", b"1"),), "it is no dead letter: it has none of the headers of one"),
+        (
+            (("dead-letter-reason", b"no"),),
+            "it has no header dead-letter-topic, dead-letter-partition, dead-letter-offset",
+        ),
+        ((("__dlq.errors.topic", b"orders"),), "it has no header __dlq.errors.partition, __dlq.errors.offset"),
+        (foreign("__dlq.errors.", topic=b"GXcHfkdFRTqCX9mnd8SnHw"), "it comes from topic GXcHfkdFRTqCX9mnd8SnHw"),
         (headers()[:2], "it has no header dead-letter-offset"),
         (headers(topic=b""), "its header dead-letter-topic is ''"),
         (headers(topic=b"or ders"), "its header dead-letter-topic is 'or ders'"),
@@ -95,7 +156,7 @@ def test_a_target_is_always_another_topic_that_exists_and_is_named(pairs: Header
 
 @given(HEADERS)
 def test_a_replayed_record_keeps_its_own_headers_and_none_of_ours(pairs: HeaderPairs) -> None:
-    kept = without_ours(pairs)
+    kept = own_headers(pairs)
     assert [pair for pair in pairs if pair[0] not in LETTER_NAMES] == list(kept)
 
 
@@ -109,10 +170,15 @@ def test_a_record_that_fails_and_is_replayed_50_times_does_not_grow() -> None:
     record = failed()
     for _ in range(50):
         written = letter(record)
+        stored = MemoryRecord(0, record.now_ms, written.key, written.value, tuple(written.headers))
         back = Write(
-            topic="orders", value=written.value, key=written.key, headers=without_ours(written.headers), partition=3,
-            timestamp_ms=written.timestamp_ms, kind="dead-letter",
-        )  # fmt: skip
+            topic="orders",
+            value=written.value,
+            key=written.key,
+            headers=own_headers(written.headers),
+            partition=3,
+            timestamp_ms=original_timestamp(stored),
+        )
         record = read_again(back, source=record)
     assert (record.headers, record.key, record.value) == (failed().headers, failed().key, failed().value)
     assert record.timestamp_ms == failed().timestamp_ms

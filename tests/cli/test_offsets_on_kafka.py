@@ -169,7 +169,10 @@ def test_positions_are_shown_set_saved_and_restored_and_letters_sent_back_once(k
     assert stage.committed(stage.name) == {stage.tp(0): Committed(6, "half"), stage.tp(1): Committed(3)}
 
     letters = stage.cli("dlq", "show", stage.letters)
-    assert f"from {stage.name}-1 2  key ada  builtins.ValueError: no amount" in letters.out
+    assert (
+        f"from {stage.name}-1 2 of 2023-11-14T22:13:15.000+00:00  key ada  builtins.ValueError: no amount"
+        in letters.out
+    )
     assert f"1 record in {stage.letters}" in letters.out  # and not the one that was aborted
     by_hand = stage.cli("dlq", "replay", stage.letters, "--yes")
     assert "no incoming channel of the configuration reads that" in by_hand.out

@@ -162,7 +162,6 @@ def test_ranges_alone_need_no_group_and_commit_nothing_without_one() -> None:
     ("settings", "said"),
     [
         ({"commit_strategy": "latest"}, "orders-0 has holes between its ranges, and commit_strategy = 'latest' would"),
-        ({"enable_auto_commit": True}, "orders-0 has holes between its ranges, and enable_auto_commit = True would"),
         ({"keep_out_of_order_acks": True}, "and keep_out_of_order_acks = True would pass them"),
         ({"spark": {"mode": "ranges"}}, "and spark.mode = 'ranges' would pass them"),
     ],

@@ -62,7 +62,7 @@ topic = "dead-letter-topic-orders"
 topic = "invoices"
 value_serializer = "json"
 max_in_flight = 1024
-wait_for_write = true
+wait_for_write = false
 [spark]
 master = "local[*]"
 [spark.conf]
@@ -485,7 +485,10 @@ IN_RETRY = [f"retry.{key}" for key in ("max_attempts", "backoff", "max_backoff",
         (incoming(retry={"backof": 1}), "; did you mean 'retry.backoff'?"),
         *((incoming(**{name: 1}), f": it is SmallRye's; here: {POLLS}") for name in ("poll-timeout", "poll_timeout")),
         (incoming(**{"throttled.unprocessed-record-max-age.ms": 1}), "; did you mean 'unprocessed_record_max_age'?"),
-        (outgoing(waitForWriteCompletion=True), "; did you mean 'wait_for_write'?"),
+        (
+            outgoing(waitForWriteCompletion=True),
+            ": it is SmallRye's; here: always so: the ack of the incoming record follows the write",
+        ),
     ],
 )
 def test_an_unknown_key_is_told_with_what_is_near_or_where_all_are(tables: dict[str, Any], said: str) -> None:

@@ -33,14 +33,17 @@ def failed(**changes: Any) -> FailedRecord:
 
 
 def read_again(write: Write, *, source: FailedRecord, topic: str | None = None, **changes: Any) -> FailedRecord:
-    """What failed again after it was read from where it was written to, or from *topic*."""
+    """What failed again after it was read from where it was written to, or from *topic*.
+
+    A write without a timestamp gets the time of the failure, as a broker gives it the time of writing.
+    """
     return failed(
         partition=TopicPartition(topic or write.topic, write.partition or 0),
         offset=source.offset + 1,
         key=write.key,
         value=write.value,
         headers=write.headers,
-        timestamp_ms=write.timestamp_ms,
+        timestamp_ms=source.now_ms if write.timestamp_ms is None else write.timestamp_ms,
         **{"now_ms": source.now_ms + 1, **changes},
     )
 

@@ -49,24 +49,23 @@ def ids(logs: Sequence[Log]) -> set[str]:
     return {stored.id for stored in _all(logs)}
 
 
-def unfaithful(origin: Log, letters: Log, *, keeps_time: bool, on_the_way: Sequence[Log] = ()) -> Iterator[Violation]:
-    """DL: a dead letter has the bytes, the key, the headers and the timestamp of its record, and says where it was.
+def unfaithful(origin: Log, letters: Log, *, on_the_way: Sequence[Log] = ()) -> Iterator[Violation]:
+    """DL: a dead letter has the bytes, the key and the headers of its record, and says where and when it was written.
 
     Args:
         origin: The channel's topic.
         letters: The dead-letter topic.
-        keeps_time: Its records bear the producer's time.
         on_the_way: Other topics that the letter may say it comes from.
     """
     originals = {stored.id: stored for stored in _all([origin])}
     sources = [origin, *on_the_way]
     for tp, records in letters.items():
         for offset, letter in records.items():
-            for problem in _differences(originals.get(letter.id), letter, sources, keeps_time):
+            for problem in _differences(originals.get(letter.id), letter, sources):
                 yield Violation("DL", f"{tp[0]}-{tp[1]}, offset {offset}, letter of {letter.id}: {problem}")
 
 
-def _differences(original: Stored | None, letter: Stored, sources: Sequence[Log], keeps_time: bool) -> Iterator[str]:
+def _differences(original: Stored | None, letter: Stored, sources: Sequence[Log]) -> Iterator[str]:
     if original is None:
         yield "nobody sent that"
         return
@@ -74,24 +73,28 @@ def _differences(original: Stored | None, letter: Stored, sources: Sequence[Log]
         yield f"the value was {original.value!r} and is {letter.value!r}"
     if letter.key != original.key:
         yield f"the key was {original.key!r} and is {letter.key!r}"
-    if keeps_time and letter.t != original.t:
-        yield f"the timestamp was {original.t} and is {letter.t}"
     missing = [header for header in original.headers if header not in letter.headers]
     if missing:
         yield f"the headers {missing} are gone"
     ours = dict(letter.headers)
-    wanted = ("reason", "exception-class-name", "topic", "partition", "offset")
+    wanted = ("reason", "exception-class-name", "topic", "partition", "offset", "timestamp")
     absent = [name for name in wanted if not ours.get(f"dead-letter-{name}")]
     if absent:
         yield f"no header tells {absent}"
-    elif not _points_at(letter, ours, sources):
+        return
+    named = _named(ours, sources)
+    if named is None or named.id != letter.id:
         yield "its headers point at another record"
+    elif ours.get("dead-letter-timestamp") != b"%d" % round(named.t * 1000):
+        yield f"its timestamp was {named.t} and its header is {ours.get('dead-letter-timestamp')!r}"
 
 
-def _points_at(letter: Stored, headers: Mapping[str, bytes], sources: Sequence[Log]) -> bool:
+def _named(headers: Mapping[str, bytes], sources: Sequence[Log]) -> Stored | None:
+    """The record that a letter says it was."""
     topic, partition, offset = (headers[f"dead-letter-{name}"].decode() for name in ("topic", "partition", "offset"))
     place = (topic, int(partition)), int(offset)
-    return any(log.get(place[0], {}).get(place[1], letter._replace(id="")).id == letter.id for log in sources)
+    records = (log.get(place[0], {}).get(place[1]) for log in sources)
+    return next((record for record in records if record is not None), None)
 
 
 def early(events: Iterable[Event], hops: Sequence[tuple[str, str, float]]) -> Iterator[Violation]:

@@ -201,7 +201,7 @@ class Ground:
             letters=letters.written_on(log, [dead], timed=True),
         )
         rules = Rules(ordered=True, releases=frozenset({"ok", "failed"}), duplicate_window_s=WINDOW_S)
-        found = [*check(evidence, rules), *letters.unfaithful(log, dead, keeps_time=False)]
+        found = [*check(evidence, rules), *letters.unfaithful(log, dead)]
         found += too_many_repeated(evidence.events, evidence.disruptions, MOST_REPEATED)
         return Verdict(evidence, [*self.failed, *found], group)
 

@@ -162,7 +162,7 @@ class Stage:
             lanes=_lanes(origin) if strategy.by_key else {},
         )
         rules = _rules(strategy, origin)
-        found = [*_judged(strategy, evidence, rules), *_badly_lettered(strategy, origin, retries, dead)]
+        found = [*_judged(strategy, evidence, rules), *letters.unfaithful(origin, dead, on_the_way=retries)]
         for number, (hop, log) in enumerate(zip(strategy.retry_topics(self.run), retries, strict=True)):
             group = retry_group(strategy, self.run)
             found += await self._judge_retries(hop, log, [*retries[number + 1 :], dead], group, logged.get(group, []))
@@ -260,11 +260,6 @@ def _written_on(strategy: Strategy, origin: Log, onward: Sequence[Log]) -> dict[
     if strategy.timed:
         return letters.written_on(origin, onward[:1], timed=True)
     return letters.written_on(origin, [log for log in onward if log], timed=False)
-
-
-def _badly_lettered(strategy: Strategy, origin: Log, retries: Sequence[Log], dead: Log) -> list[Violation]:
-    keeps_time = strategy.dead_letters not in strategy.timed
-    return list(letters.unfaithful(origin, dead, keeps_time=keeps_time, on_the_way=retries))
 
 
 def _lanes(origin: Log) -> dict[tuple[Partition, int], str]:

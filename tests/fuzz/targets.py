@@ -20,7 +20,7 @@ from reactive_kafka.broker.memory.rules import MemoryRecord
 from reactive_kafka.checkpoint.states import codec_of
 from reactive_kafka.checkpoint.store import Checkpoint, Write
 from reactive_kafka.checkpoint.stores.files import FileStore
-from reactive_kafka.cli.dlq.letters import letter_of, target_of, without_ours
+from reactive_kafka.cli.dlq.letters import letter_of, own_headers, target_of
 from reactive_kafka.cli.offsets.text import read, written
 from reactive_kafka.commit.metadata import acks
 from reactive_kafka.commit.metadata.codec import LIMIT, decode, encode, units
@@ -210,7 +210,7 @@ def letters() -> AbstractContextManager[Target]:
         json.dumps(shown)
         target = target_of(pairs, "letters", {"orders": 2, "payments": 2}, lambda topic: topic == "orders")
         assert target.isprintable() if isinstance(target, str) else target.topic == "orders"
-        assert not LETTER_NAMES.intersection(name for name, _ in without_ours(pairs))
+        assert not LETTER_NAMES.intersection(name for name, _ in own_headers(pairs))
 
     return nullcontext(check)
 

@@ -131,7 +131,7 @@ async def test_the_page_shows_poison_whatever_becomes_of_it(
 async def test_the_page_shows_what_records_came_to(client: httpx.AsyncClient, served: FactsApp) -> None:
     served.now = app(channel())
     assert (
-        "<p>received 20, acked 16, nacked 1, dead letters 2, delayed retries 3, poison 0</p>"
+        "<p>received 20, acked 16, nacked 1, dead letters 2, outputs lost 0, delayed retries 3, poison 0</p>"
         in (await client.get("/")).text
     )
 

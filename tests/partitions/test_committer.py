@@ -401,3 +401,12 @@ async def test_a_flush_tells_the_strategy_that_it_is_the_last_time() -> None:
     assert bench.at() == []
     assert (await bench.flushed(5.0))[0]
     assert bench.broker.positions == [3]
+
+
+@in_virtual_time
+async def test_without_a_client_a_flush_says_that_what_is_settled_is_not_stored() -> None:
+    bench = Bench(Throttled(5.0))
+    bench.committer.consumer = None
+    assert await bench.flushed(1.0) == (True, 0.0), "nothing is to be stored"
+    bench.settle()
+    assert await bench.flushed(1.0) == (False, 0.0)

@@ -199,6 +199,40 @@ async def test_a_driver_that_does_not_answer_is_not_ready_and_well_again_when_it
         assert session.done == ["warm-up"]
 
 
+class BriefSession(FakeSession):
+    """Is ready, and over soon after."""
+
+    looks_when_ready = 0
+
+    def trouble(self) -> str | None:
+        self.looks_when_ready += "warm-up" in self.done
+        if self.looks_when_ready > 2:
+            self.die()
+        return super().trouble()
+
+
+class BriefMaker(FakeMaker):
+    """Opens sessions that do not last."""
+
+    longest_retry_s = 10.0
+
+    def open(self) -> FakeSession:
+        self.opened += 1
+        return BriefSession()
+
+
+async def test_sessions_that_start_and_do_not_last_are_replaced_at_growing_intervals() -> None:
+    maker = BriefMaker()
+    engine = SparkEngine(SparkSettings(), limits=replace(PATIENT, retry_s=0.1), maker=maker)
+    began = time.monotonic()
+    await engine.start()
+    try:
+        await soon(lambda: maker.opened == 5)
+        assert time.monotonic() - began >= (0.1 + 0.2 + 0.4 + 0.8) * 0.8, "a fifth of each is chance"
+    finally:
+        await engine.stop()
+
+
 async def test_a_driver_that_does_not_answer_for_long_is_ended_by_its_pid_and_replaced() -> None:
     process = a_process()
     hung, second = FakeSession(process), FakeSession()

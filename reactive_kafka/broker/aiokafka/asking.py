@@ -20,9 +20,9 @@ from reactive_kafka.broker.aiokafka.fetched import ahead
 from reactive_kafka.broker.aiokafka.fetched.repeated import Repeated
 from reactive_kafka.broker.aiokafka.fetched.standing import Standing, nothing_new
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, our_keys, theirs, within
-from reactive_kafka.broker.aiokafka.topic_ids import TopicIdQuestion, topic_ids
+from reactive_kafka.broker.aiokafka.topic_ids import TopicIdQuestion, topic_ids, topic_ids_of_all
 from reactive_kafka.errors import BrokerError, TransientBrokerError
-from reactive_kafka.records import TopicPartition
+from reactive_kafka.records import TopicIds, TopicPartition
 
 PAUSES = Backoff(0.1, 1.0)  # a while without a question, and they begin anew
 
@@ -55,7 +55,9 @@ class Questions:
             for topic in sorted(known.topics())
         }
 
-    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+    async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
+        if of_all:
+            return await topic_ids_of_all(self.client._client, topics, self.deadline_s)
         if self._id_question is None or frozenset(topics) != self._id_question.request.topics:
             self._id_question = Repeated(TopicIdQuestion(frozenset(topics)), lambda answer: answer)
         return await topic_ids(self.client._client, self._id_question.request, self.deadline_s)
@@ -217,7 +219,7 @@ class Sparing:
         now = loop.time()
         if now >= self._next_at:
             if now >= self._next_at + PAUSES.last_s:
-                self._pauses.reset()
+                self._pauses.progressed()
             self._next_at = now + self._pauses.next_s()
             return self._client.force_metadata_update()  # type: ignore[no-any-return]
         if self._later is None or self._later.done():

@@ -27,6 +27,8 @@ from reactive_kafka.broker.aiokafka.connecting import connect, why_away
 from reactive_kafka.broker.aiokafka.fetched.looks import look_quickly
 from reactive_kafka.broker.aiokafka.fetched.reading import MOST_UNPACKED_BYTES, Reader, has_expected_internals
 from reactive_kafka.broker.aiokafka.membership import Assignment, Membership
+from reactive_kafka.broker.aiokafka.moved import MovedBrokers
+from reactive_kafka.broker.aiokafka.pacing import pace_joins
 from reactive_kafka.broker.aiokafka.patience import Patience
 from reactive_kafka.broker.aiokafka.setup import (
     CALL_DEADLINE_S,
@@ -42,7 +44,7 @@ from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.errors import (
     TransientBrokerError,
 )
-from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.records import Committed, TopicIds, TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription
 
 STANDS_S = 10.0
@@ -69,11 +71,13 @@ class AiokafkaConsumer(Assignment):
         # What a request may take in all begins with the first time that it is sent.
         self._stands_s = min(STANDS_S, float(self._properties.get("request_timeout_ms", 40_000)) / 4000)
         self._reader = Reader(self, self._properties.pop("max_unpacked_bytes", MOST_UNPACKED_BYTES))
-        self._membership = Membership(self, self._joins, properties.get("group_instance_id"), self._reader.wake)
+        instance_id = properties.get("group_instance_id")
+        self._membership = Membership(self, self._joins, instance_id, self._reader.wake, self._refused_with)
         self._patience: Patience | None = None  # with each client another one
-        self._ids_told: tuple[float, frozenset[str], dict[str, str]] = -inf, frozenset(), {}  # when, of whom, what
+        self._ids_asked: tuple[float, frozenset[str]] = -inf, frozenset()  # when, for the ids of which topics
         self._to_close: aiokafka.AIOKafkaConsumer | None = None  # from before it connects
         self._closing: asyncio.Task[None] | None = None
+        self._moves = MovedBrokers()
 
     async def start(self, listener: RebalanceListener) -> None:
         given = client_properties(self._properties, self._name)
@@ -95,6 +99,8 @@ class AiokafkaConsumer(Assignment):
         fetcher._client = Sparing(client._client, look, self._fetch_wait_s, known, self._stands_s)
         self._reader.answers.portions = look_quickly(fetcher)
         self._client = client
+        if self._joins is not None:
+            pace_joins(client._coordinator)
         self._membership.listener = listener
         self._subscribe(client, self._membership)
 
@@ -116,6 +122,7 @@ class AiokafkaConsumer(Assignment):
 
     async def stop(self) -> None:
         client, self._to_close, self._client = self._to_close, None, None
+        self._moves.close()
         self.let_go()
         self._reader.wake()
         if client is not None:
@@ -140,6 +147,9 @@ class AiokafkaConsumer(Assignment):
     def is_member(self) -> bool:
         return self._membership.is_member()
 
+    def _refused_with(self) -> str | None:
+        return None if self._patience is None else self._patience.refused_with()
+
     def session_ends_at(self) -> float:
         return inf if self._joins is None or self._patience is None else self._patience.session_ends_at
 
@@ -163,20 +173,24 @@ class AiokafkaConsumer(Assignment):
         silent = await silent_leaders(client, partitions, self.client._fetcher._client.was_answered)
         return Sight(frozenset(missing), frozenset(forbidden), silent, self.held_up())
 
-    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
+    async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
+        if of_all:
+            return await super().topic_ids(topics, of_all=True)
         # A broker answers a fetch with an error as soon as a topic that it asks for is deleted. So while all of them
         # stand no topic has another id. To ask each time would be a sixth of all that a channel sends at rest.
-        asked_at, names, ids = self._ids_told
+        asked_at, names = self._ids_asked
         now, wanted = asyncio.get_running_loop().time(), frozenset(topics)
         ours = {one.topic for one in self.client.assignment()}
-        if names != wanted or not wanted <= ours or self.client._fetcher._client.all_stand_since() > asked_at:
-            ids = await super().topic_ids(topics)
-            self._ids_told = now, wanted, ids
-        return ids
+        if names == wanted and wanted <= ours and self.client._fetcher._client.all_stand_since() <= asked_at:
+            return []
+        answers = await super().topic_ids(topics)
+        self._ids_asked = now, wanted
+        return answers
 
     async def check(self) -> None:
         client, fetches = self.client._client, self.client._fetcher._client
         is_known = not self._whole and fetches.keeps_known(self._subscription.topics)
         if not is_known and not await within(CALL_DEADLINE_S, anybody_answers(client), "asking any broker"):
+            self._moves.look(client)
             raise TransientBrokerError(f"no broker answers{why_away(client)}")
         self._membership.add(partitions_of(self.client, self._whole))

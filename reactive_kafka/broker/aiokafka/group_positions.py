@@ -9,6 +9,7 @@ from typing import Any
 import aiokafka.errors as kafka_errors
 from aiokafka.client import ConnectionGroup
 
+from reactive_kafka.broker.aiokafka.error_classes import class_for, is_retriable
 from reactive_kafka.broker.aiokafka.membership import Assignment
 from reactive_kafka.broker.aiokafka.offset_requests import (
     NO_LEADER_EPOCH,
@@ -19,7 +20,7 @@ from reactive_kafka.broker.aiokafka.offset_requests import (
     commit_request,
 )
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, COORDINATOR_MOVED, NOT_OWNER, translate, within
-from reactive_kafka.broker.client import NO_GROUP, members_share
+from reactive_kafka.broker.client import NO_GROUP, GroupHasMembersError, members_share
 from reactive_kafka.broker.commit_parts import parts_of
 from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.errors import (
@@ -28,16 +29,16 @@ from reactive_kafka.errors import (
     MetadataTooLargeError,
     NotOwnerError,
     OutcomeUnknownError,
+    PositionsRefusedError,
     TransientBrokerError,
 )
 from reactive_kafka.records import Committed, TopicPartition
 
-UNSTABLE_OFFSET_COMMIT = 88  # brokers before 4.0: a commit of this partition is still being stored, ask again
+UNSTABLE_OFFSET_COMMIT = 88
+"""A position is part of a transaction that is open; before Kafka 4.0 also: a commit of it is still being stored."""
+OF_TOPICS = frozenset({3, 29, 100})
+"""Error codes that are about a topic: UNKNOWN_TOPIC_OR_PARTITION, TOPIC_AUTHORIZATION_FAILED, UNKNOWN_TOPIC_ID."""
 RETRY_S = 0.1  # between two questions, while the coordinator is being found or still loads
-
-
-class UnstableOffsetsError(kafka_errors.GroupLoadInProgressError):  # type: ignore[misc]
-    """A position is still being stored, or is part of a transaction that is open. aiokafka does not know the code."""
 
 
 def error_of(answer: Any) -> Any:
@@ -51,10 +52,8 @@ def error_of(answer: Any) -> Any:
     topics = getattr(answer, "topics", None) or ()
     of_groups = (group[0] for group in getattr(answer, "groups", ()))
     for code in (*of_groups, of_the_whole, *(row[_error_at(answer)] for _, rows, *_ in topics for row in rows)):
-        if code == UNSTABLE_OFFSET_COMMIT:
-            return UnstableOffsetsError
         if code:
-            return kafka_errors.for_code(code)
+            return class_for(code)
     return None
 
 
@@ -85,17 +84,22 @@ async def commit(
     member = NO_MEMBER if consumer.is_static else (coordinator.member_id, generation)
     consumer.check_owner(offsets, generation)
     has_begun = False
+    refused: dict[TopicPartition, BrokerError] = {}
     for part in parts_of(coordinator.group_id, offsets):
         try:
             await _turn(coordinator, "commit")
             consumer.check_owner(part, generation)  # again: what was awaited took its time
             response = await _answer(coordinator, commit_request(coordinator.group_id, member, part), "commit")
             _raise_errors(coordinator, response, is_member=member != NO_MEMBER)
+        except PositionsRefusedError as error:
+            refused.update(error.refused)
         except BrokerError as error:
             if not has_begun:
                 raise
             raise OutcomeUnknownError(f"a part of the positions was stored, and then: {error}") from error
         has_begun = True
+    if refused:
+        raise PositionsRefusedError(refused)
 
 
 async def commit_in(
@@ -113,13 +117,19 @@ async def commit_in(
     member = (-1, "", None) if consumer.is_static else (generation, coordinator.member_id, _instance(coordinator))
     transactional_id, producer_id, epoch = transaction
     producer = (transactional_id, coordinator.group_id, producer_id, epoch)
+    refused: dict[TopicPartition, BrokerError] = {}
     for part in parts_of(coordinator.group_id, offsets):
         topics: dict[str, list[tuple[int, int, int, str, dict[int, bytes]]]] = {}
         for (topic, number), position in part.items():
             topics.setdefault(topic, []).append((number, position.offset, NO_LEADER_EPOCH, position.metadata, {}))
         request = TxnOffsetCommit((*producer, *member, [(topic, rows, {}) for topic, rows in topics.items()], {}))
         response = await _answer(coordinator, request, "positions of a transaction")
-        _raise_errors(coordinator, response, is_member=not consumer.is_static)
+        try:
+            _raise_errors(coordinator, response, is_member=not consumer.is_static)
+        except PositionsRefusedError as error:
+            refused.update(error.refused)
+    if refused:
+        raise PositionsRefusedError(refused)
 
 
 def _instance(coordinator: Any) -> str | None:
@@ -188,7 +198,7 @@ async def _ask(coordinator: Any, partitions: Collection[TopicPartition]) -> dict
                 coordinator.coordinator_dead()
             raise error()
         except kafka_errors.KafkaError as error:
-            if not error.retriable:
+            if not is_retriable(error):
                 raise
             await asyncio.sleep(RETRY_S)
     return {}
@@ -201,12 +211,13 @@ def _coordinator(consumer: Assignment, group_id: str | None) -> Any:
 
 
 def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
-    errors = [
-        (TopicPartition(topic, partition), kafka_errors.for_code(code))
+    """Raise what the answer to a commit says: of the whole request, or of single partitions."""
+    codes = [
+        (TopicPartition(topic, partition), code)
         for topic, partitions, *_ in response.topics
         for partition, code, *_ in partitions
-        if code != 0
     ]
+    errors = [(partition, class_for(code)) for partition, code in codes if code != 0]
     if not errors:
         return
     if any(issubclass(kind, COORDINATOR_MOVED) for _, kind in errors):
@@ -215,15 +226,27 @@ def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
     if issubclass(kind, kafka_errors.RebalanceInProgressError):
         raise TransientBrokerError(f"commit of {partition}: a rebalance is in progress") from kind()
     if issubclass(kind, NOT_OWNER) and not is_member:
-        raise TransientBrokerError(f"commit of {partition}: {members_share(coordinator.group_id)}") from kind()
+        raise GroupHasMembersError(f"commit of {partition}: {members_share(coordinator.group_id)}") from kind()
     if issubclass(kind, kafka_errors.OffsetMetadataTooLargeError):
         too_large = [partition for partition, one in errors if one is kind]
         what = f"commit of {partition}: its metadata is too long for the broker"
         raise MetadataTooLargeError(what, too_large) from kind()
+    # The coordinator answers what is wrong with a group or a member for each partition of the request. Where it has
+    # stored others, or the error is about a topic, the error is of the partition alone.
+    has_stored = len(errors) < len(codes)
+    is_of_group = any(issubclass(one, (*NOT_OWNER, *COORDINATOR_MOVED)) for _, one in errors)
+    if not is_of_group and (has_stored or all(one.errno in OF_TOPICS for _, one in errors)):
+        raise PositionsRefusedError({partition: _refusal(partition, one) for partition, one in errors}) from kind()
     error = translate(kind())
     # A coordinator that has been replaced says so also of what it has written, and its successor may have that.
     of_unknown = any(issubclass(one, COORDINATOR_MOVED) for _, one in errors) and not isinstance(error, NotOwnerError)
     raise (OutcomeUnknownError if of_unknown else type(error))(f"commit of {partition}: {error}") from kind()
+
+
+def _refusal(partition: TopicPartition, kind: type[kafka_errors.BrokerResponseError]) -> BrokerError:
+    if issubclass(kind, kafka_errors.OffsetMetadataTooLargeError):
+        return MetadataTooLargeError("its metadata is too long for the broker", [partition])
+    return translate(kind())
 
 
 def _urgency(error: tuple[TopicPartition, type[Exception]]) -> int:

@@ -8,15 +8,14 @@ from typing import Any
 
 import aiokafka
 import aiokafka.errors as kafka_errors
-from aiokafka.protocol.admin import CreateTopicsRequest, DescribeGroupsRequest
+from aiokafka.protocol.admin import CreateTopicsRequest, DescribeConfigsRequest, DescribeGroupsRequest
 from aiokafka.protocol.coordination import FindCoordinatorRequest
 
-from reactive_kafka.broker.aiokafka.asking import (
-    Questions,
-)
+from reactive_kafka.broker.aiokafka.asking import Questions
 from reactive_kafka.broker.aiokafka.closing import STOP_DEADLINE_S, finish
 from reactive_kafka.broker.aiokafka.connecting import connect
-from reactive_kafka.broker.aiokafka.group_positions import UnstableOffsetsError, error_of, positions
+from reactive_kafka.broker.aiokafka.error_classes import class_for
+from reactive_kafka.broker.aiokafka.group_positions import UNSTABLE_OFFSET_COMMIT, error_of, positions
 from reactive_kafka.broker.aiokafka.offset_requests import NO_MEMBER, OffsetFetch, commit_request
 from reactive_kafka.broker.aiokafka.setup import (
     client_properties,
@@ -24,7 +23,7 @@ from reactive_kafka.broker.aiokafka.setup import (
     translate,
     within,
 )
-from reactive_kafka.broker.client import GroupDescription, GroupMember, members_share
+from reactive_kafka.broker.client import GroupDescription, GroupHasMembersError, GroupMember, members_share
 from reactive_kafka.broker.commit_parts import parts_of
 from reactive_kafka.errors import (
     BrokerError,
@@ -39,11 +38,10 @@ ASK_DEADLINE_S = 20.0  # a new cluster makes its topic of positions at the first
 RETRY_S = 0.2
 UNSTABLE_S = 1.0  # a plain commit is stored by then
 MOST_REPLICAS = 3
-ASK_AGAIN = (
-    kafka_errors.GroupCoordinatorNotAvailableError,
-    kafka_errors.NotCoordinatorForGroupError,
-    kafka_errors.GroupLoadInProgressError,
-)
+# As Kafka numbers the kinds of resources that have configs.
+TOPIC_RESOURCE = 2
+ASK_AGAIN = frozenset({14, 15, 16, UNSTABLE_OFFSET_COMMIT})
+"""Error codes of a coordinator that is still being found, or loads, or has not stored everything yet."""
 HAS_MEMBERS = (
     kafka_errors.UnknownMemberIdError,
     kafka_errors.IllegalGenerationError,
@@ -117,11 +115,31 @@ class AiokafkaInspector(Questions):
         except NO_ANSWER as error:
             raise OutcomeUnknownError(f"{doing}: {error}") from error
         except HAS_MEMBERS as error:
-            raise TransientBrokerError(members_share(group_id)) from error
+            raise GroupHasMembersError(members_share(group_id)) from error
         except kafka_errors.OffsetMetadataTooLargeError as error:
             raise MetadataTooLargeError(f"{doing}: its metadata is too long for the broker") from error
         except kafka_errors.KafkaError as error:
             raise translate(error) from error
+
+    async def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str | None]]:
+        if not topics:
+            return {}
+        client = self.client._client
+        node = client.get_random_node()
+        if node is None:
+            raise TransientBrokerError("asking for the configs of topics: no broker is known")
+        request = DescribeConfigsRequest([(TOPIC_RESOURCE, topic, sorted(names)) for topic in sorted(topics)])
+        try:
+            answer = await within(ASK_DEADLINE_S, client.send(node, request), "asking for the configs of topics")
+        except BrokerError as error:
+            if isinstance(error.__cause__, kafka_errors.IncompatibleBrokerVersion):
+                return {}
+            raise
+        found = {}
+        for error_code, _, _, topic, entries in answer.resources:
+            if not error_code:
+                found[topic] = {name: value for name, value, *_ in entries}
+        return found
 
     async def create_topic(self, topic: str, partitions: int) -> None:
         client = self.client._client
@@ -136,7 +154,7 @@ class AiokafkaInspector(Questions):
         answer = await within(ASK_DEADLINE_S, client.send(node, request), f"creating topic {topic!r}")
         for _, error_code, *said in answer.topic_errors:
             if error_code:
-                error = kafka_errors.for_code(error_code)(*[text for text in said if text])
+                error = class_for(error_code)(*[text for text in said if text])
                 if isinstance(error, kafka_errors.TopicAuthorizationFailedError):
                     raise FatalBrokerError(f"{error}: the right CREATE on it is missing, or on the cluster") from error
                 raise translate(error) from error
@@ -153,8 +171,8 @@ class AiokafkaInspector(Questions):
                 error = error_of(answer)
                 if error is None:
                     return answer
-            if not issubclass(error, ASK_AGAIN):
+            if error.errno not in ASK_AGAIN:
                 raise error()
-            if error is UnstableOffsetsError and asyncio.get_running_loop().time() > unstable_until:
+            if error.errno == UNSTABLE_OFFSET_COMMIT and asyncio.get_running_loop().time() > unstable_until:
                 request.is_to_be_stable = False  # who only looks does not wait for the end of a transaction
             await asyncio.sleep(RETRY_S)

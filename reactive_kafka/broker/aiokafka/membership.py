@@ -14,11 +14,13 @@ from aiokafka.protocol.admin import DescribeGroupsRequest
 
 from reactive_kafka.broker.aiokafka.asking import Questions
 from reactive_kafka.broker.aiokafka.closing import cancel
+from reactive_kafka.broker.aiokafka.error_classes import code_of
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, theirs, translate, within
 from reactive_kafka.broker.client import STATIC_GENERATION, RebalanceListener
-from reactive_kafka.errors import FencedError, NotOwnerError, TransientBrokerError
+from reactive_kafka.errors import FatalBrokerError, FencedError, NotOwnerError, TransientBrokerError
 from reactive_kafka.records import TopicPartition
 
+FENCED_INSTANCE_ID = 82
 _UUID_LENGTH = 36
 
 
@@ -126,7 +128,7 @@ class Assignment(Questions):
 class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka is untyped
     """Passes rebalances on. aiokafka swallows what a listener raises, so it is kept and raised by the next poll.
 
-    Two clients with one ``group_instance_id`` throw each other out for ever (H16): aiokafka does not know the
+    Two clients with one ``group_instance_id`` throw each other out for ever (H16): aiokafka does nothing about the
     broker's word for it (FENCED_INSTANCE_ID), so the one that was thrown out joins again under the same name, which
     throws out the other, and both work on the same partitions meanwhile. Ours looks who goes by its name, and stays
     out.
@@ -135,13 +137,19 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
     listener: RebalanceListener  # from when its consumer starts
 
     def __init__(
-        self, assignment: Assignment, group_id: str | None, instance_id: str | None, wake: Callable[[], None]
+        self,
+        assignment: Assignment,
+        group_id: str | None,
+        instance_id: str | None,
+        wake: Callable[[], None],
+        refused_with: Callable[[], str | None],
     ) -> None:
         self._is_busy = False
         self._assignment = assignment
         self._group_id = group_id  # None: it has joined no group, and nobody can put it out
         self._instance_id = instance_id
         self._wake = wake  # makes a poll that waits return at once
+        self._refused_with = refused_with  # the last code of the coordinator's that the client does not know
         self._has_joined = False
         self._is_fenced = False
         self._error: Exception | None = None
@@ -199,7 +207,11 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         return bool(self._assignment.client._coordinator.member_id != "")  # thrown out, it is to ask for a new one
 
     async def raise_errors(self) -> None:
-        """Raise what the listener raised, or the client has parked; a task of its that has ended makes it useless."""
+        """Raise what the listener raised, or the client has parked.
+
+        FatalBrokerError: the broker refuses something, and the client tries it again after this call.
+        TransientBrokerError: a task of the client has ended, which makes it useless.
+        """
         raised, self._error = self._error, None
         if raised is not None:
             raise raised
@@ -212,15 +224,23 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
             if task is not None and task.done():
                 cause = None if task.cancelled() else task.exception()
                 raise TransientBrokerError(f"the client has stopped working: {cause!r}") from cause
-        await self._beat_again(coordinator)
         try:
+            await self._beat_again(coordinator)
             coordinator.check_errors()
         except kafka_errors.KafkaError as error:
-            # FENCED_INSTANCE_ID (82) came after aiokafka's list of errors, and reaches us as its UnknownError.
-            self._is_fenced = "UnknownError" in str(error) and await self._is_taken()
+            code = code_of(error)
+            self._is_fenced = code is not None and code.code == FENCED_INSTANCE_ID and await self._is_taken()
             if self._is_fenced:
                 raise FencedError(_fenced(self._instance_id)) from error
-            raise translate(error) from error
+            # Also what may pass. The client is as good as any that would follow it, and still a member: one that was
+            # made in its place would have to wait for the end of its session.
+            raise FatalBrokerError(self._refusal(str(translate(error)))) from error
+        except TransientBrokerError as error:
+            raise FatalBrokerError(self._refusal(str(error))) from error
+
+    def _refusal(self, said: str) -> str:
+        """What the group's coordinator says; with the number of a code that the client has no name for."""
+        return (self._refused_with() if "UnknownError" in said else None) or said
 
     async def _beat_again(self, coordinator: Any) -> None:
         """Go on with heartbeats that have ended with an error; raise that for as long as the broker answers with it.

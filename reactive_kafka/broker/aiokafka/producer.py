@@ -13,6 +13,7 @@ import aiokafka.errors as kafka_errors
 from reactive_kafka.broker.aiokafka.batches import has_odd_names, java_hash, packed
 from reactive_kafka.broker.aiokafka.producer_client import ReplaceableClient
 from reactive_kafka.broker.aiokafka.setup import translate, within
+from reactive_kafka.broker.aiokafka.writable import until_writable
 from reactive_kafka.broker.client import Written, WrittenBatch
 from reactive_kafka.errors import BrokerError, FatalBrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.records import HeaderPairs, RecordBytes, RecordFields, TopicPartition
@@ -58,6 +59,7 @@ class AiokafkaProducer(ReplaceableClient):
         given["max_batch_size"] = min(given["max_batch_size"], given["max_request_size"])
         super().__init__(name, given)
         self._most_bytes: dict[str, int] = {}  # topic -> of a batch, where its broker has refused a larger one
+        self._found: set[str] = set()  # topics that were there, and that we may write to, when we asked
 
     def key_hash(self, key: bytes) -> int:
         return java_hash(key)
@@ -65,11 +67,16 @@ class AiokafkaProducer(ReplaceableClient):
     async def partitions(self, topic: str) -> int:
         if problem := topic_problem(topic):
             raise RejectedRecordError(f"{topic}: {problem}")
-        return self.known_partitions(topic) or await self._queue(topic, self._ask_for_partitions(topic))
+        known = self.known_partitions(topic) if topic in self._found else 0
+        return known or await self._queue(topic, self._ask_for_partitions(topic))
 
     async def _ask_for_partitions(self, topic: str) -> int:
         client = await self._client()
-        return len(await client.partitions_for(topic))
+        # The client itself asks for a topic that does not exist until its own request timeout, 40 s by default.
+        await until_writable(client.client, topic)
+        partitions = await client.partitions_for(topic)
+        self._found.add(topic)
+        return len(partitions)
 
     def known_partitions(self, topic: str) -> int:
         known = None if self._producer is None else self._producer.client.cluster.partitions_for_topic(topic)
@@ -180,11 +187,13 @@ class AiokafkaProducer(ReplaceableClient):
         sent = queued.sent
         error = kafka_errors.KafkaError("the client was closed") if sent.cancelled() else sent.exception()
         if error is not None and self._properties["enable_idempotence"]:
-            self._suspect(queued.client)
+            self._suspect(queued.client, error)
         if answer.done():
             return  # late: the answer was given at the deadline, or nobody waits for it
         if error is not None:
-            ours = translate(error)
+            # Wrapped in another error it is no answer to the records, but to what a transaction has to ask before.
+            is_answer = isinstance(error, kafka_errors.BrokerResponseError)
+            ours = translate(error, is_write=is_answer)
             ours.__cause__ = error
             answer.set_exception(ours)
             return

@@ -10,36 +10,83 @@ import aiokafka
 import aiokafka.errors as kafka_errors
 
 from reactive_kafka.broker.aiokafka.closing import CLOSE_DEADLINE_S, STOP_DEADLINE_S, cancel, finish
-from reactive_kafka.broker.aiokafka.connecting import connect
+from reactive_kafka.broker.aiokafka.connecting import connect, why_away
+from reactive_kafka.broker.aiokafka.moved import MovedBrokers, answers_soon
+from reactive_kafka.broker.aiokafka.pacing import pace_producer_ids
 from reactive_kafka.broker.aiokafka.patience import Reconnecting
-from reactive_kafka.broker.aiokafka.setup import client_properties, made
+from reactive_kafka.broker.aiokafka.setup import client_properties, made, within
+from reactive_kafka.errors import TransientBrokerError
+
+CHECK_DEADLINE_S = 2.5
+LAST_EPOCH = 32_000
+"""From then on a producer gets an id of its own again: an epoch has 15 bits."""
+ID_IS_VOID = (
+    kafka_errors.ProducerFenced,
+    kafka_errors.InvalidProducerEpoch,
+    kafka_errors.InvalidProducerIdMapping,
+    kafka_errors.UnknownProducerId,
+)
+"""What a broker answers where another epoch of the same producer id would be refused, too."""
 
 
 class ReplaceableClient:
-    """The base of what sends: it has one client at a time, and a new one once that is suspect."""
+    """The base of what sends: it has one client at a time, and a new one once that is suspect.
+
+    What the old client has sent may still be on its way, and be stored behind what the new one writes. An idempotent
+    client goes by the old one's producer id, with the next epoch: from the first batch of that in a partition on, the
+    broker refuses what comes there with the old epoch. So the order in a partition is kept, and what was written twice
+    stands there twice in a row at worst. Without idempotence there is no such thing: then the old client is closed
+    before the new one is made, and what is on the network may still come late.
+
+    Source: KIP-360; Java's ``TransactionManager.bumpIdempotentProducerEpoch``.
+    """
 
     def __init__(self, name: str, properties: Mapping[str, Any]) -> None:
         self._name = name
         self._properties = dict(properties)
         self._producer: aiokafka.AIOKafkaProducer | None = None
         self._is_suspect = False
+        self._is_stopped = False
+        self._id_and_epoch: tuple[int, int] | None = None  # of the last idempotent client
         self._making: asyncio.Task[aiokafka.AIOKafkaProducer] | None = None
         self._closing: set[asyncio.Task[None]] = set()
+        self._moves = MovedBrokers()
 
     async def start(self) -> None:
         await self._client()
 
     async def _client(self) -> aiokafka.AIOKafkaProducer:
-        """The client, or a new one, which all who ask wait for; it is made even when each of them gives up."""
+        """The client, or a new one. Raises as :meth:`_replaced`."""
         if self._producer is not None and not self._is_suspect:
             return self._producer
+        return await self._replaced()
+
+    async def _replaced(self) -> aiokafka.AIOKafkaProducer:
+        """A new client, which all who ask wait for; it is made even when each of them gives up.
+
+        TransientBrokerError: this was stopped; and all that connecting raises.
+        """
+        if self._is_stopped:
+            raise self._stopped()
         if self._making is None or self._making.done():
             self._retire()
             self._making = asyncio.create_task(self._renew(), name="make a producer")
             self._making.add_done_callback(lambda made: made.cancelled() or made.exception())  # all may have given up
-        return await asyncio.shield(self._making)
+        making = self._making
+        try:
+            return await asyncio.shield(making)
+        except asyncio.CancelledError:
+            here = asyncio.current_task()
+            if making.cancelled() and (here is None or not here.cancelling()):
+                raise self._stopped() from None  # it is not we who were cancelled, but what we wait for, by the stop
+            raise
+
+    def _stopped(self) -> TransientBrokerError:
+        return TransientBrokerError(f"the producer of {self._name!r} has stopped")
 
     async def _renew(self) -> aiokafka.AIOKafkaProducer:
+        if self._closing and not self._properties.get("enable_idempotence"):
+            await asyncio.wait(self._closing)
         producer = await self._make()
         # Here, and not once the task is done: who asks in between would make another, and this one would be forgotten.
         self._producer, self._is_suspect = producer, False
@@ -57,14 +104,38 @@ class ReplaceableClient:
         arguments = client_properties(self._properties, self._name)
         producer = made(aiokafka.AIOKafkaProducer, arguments)
         Reconnecting(producer.client)
+        pace_producer_ids(producer._sender)
+        manager = producer._txn_manager
+        bumps_epoch = manager is not None and manager.transactional_id is None  # else the broker does it
+        if bumps_epoch and self._id_and_epoch is not None:
+            producer_id, epoch = self._id_and_epoch
+            manager.set_pid_and_epoch(producer_id, epoch + 1)
         await connect(producer, arguments, lambda: _close(producer))
+        if bumps_epoch:
+            used = manager.producer_id, manager.producer_epoch
+            self._id_and_epoch = used if manager.producer_epoch < LAST_EPOCH else None
         return producer
 
-    def _suspect(self, client: aiokafka.AIOKafkaProducer) -> None:
+    async def check(self) -> None:
+        """As :meth:`reactive_kafka.broker.client.Producer.check`."""
+        producer = self._producer
+        if producer is None or self._is_suspect:
+            # Another one is about to be made, which tells more than what the old one is answered.
+            await within(CHECK_DEADLINE_S, self._client(), "making a producer")
+        elif not await answers_soon(producer.client, CHECK_DEADLINE_S):
+            self._moves.look(producer.client)
+            raise TransientBrokerError(f"no broker answers{why_away(producer.client)}")
+
+    def _suspect(self, client: aiokafka.AIOKafkaProducer, error: BaseException | None = None) -> None:
+        """It is not used any more, because of *error*; None: it has not answered in time."""
         if client is self._producer:
             self._is_suspect = True
+            if isinstance(error, ID_IS_VOID):
+                self._id_and_epoch = None
 
     async def stop(self) -> None:
+        self._is_stopped = True
+        self._moves.close()
         if self._making is not None and not self._making.done():
             self._making.cancel()
             await asyncio.wait([self._making])

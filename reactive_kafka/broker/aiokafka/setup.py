@@ -16,6 +16,8 @@ from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssigno
 from aiokafka.coordinator.assignors.sticky.sticky_assignor import StickyPartitionAssignor
 
 from reactive_kafka.broker.aiokafka.credentials import TLS_SETTINGS, Tokens, tls_context
+from reactive_kafka.broker.aiokafka.error_classes import code_of
+from reactive_kafka.broker.error_codes import Act
 from reactive_kafka.config.secrets import revealed
 from reactive_kafka.errors import (
     BrokerError,
@@ -48,46 +50,35 @@ CONSUMER_FIXED: Mapping[str, Any] = {
 }
 ASSIGNORS = {one.name: one for one in (RangePartitionAssignor, RoundRobinPartitionAssignor, StickyPartitionAssignor)}
 
-FATAL = (
-    kafka_errors.TopicAuthorizationFailedError,
-    kafka_errors.GroupAuthorizationFailedError,
-    kafka_errors.ClusterAuthorizationFailedError,
-    kafka_errors.TransactionalIdAuthorizationFailed,
-    kafka_errors.AuthenticationFailedError,
-    kafka_errors.UnsupportedSaslMechanismError,
-    kafka_errors.InvalidTopicError,
-    kafka_errors.InvalidGroupIdError,
-    kafka_errors.InconsistentGroupProtocolError,
-    kafka_errors.InvalidSessionTimeoutError,
-)
-TO_CHANGE = {
-    kafka_errors.TopicAuthorizationFailedError: "a right on the topic is missing (READ, or WRITE for what is written)",
-    kafka_errors.GroupAuthorizationFailedError: "the right READ on the group is missing",
-    kafka_errors.ClusterAuthorizationFailedError: (
-        "the right WRITE on a topic is missing, or IDEMPOTENT_WRITE on the cluster"
-    ),
-    kafka_errors.TransactionalIdAuthorizationFailed: "the right WRITE on the transactional id is missing",
-    kafka_errors.InconsistentGroupProtocolError: (
-        "other members of the group divide the partitions in another way: set partition.assignment.strategy to one of "
-        "theirs, or give this channel a group_id of its own"
-    ),
-    kafka_errors.InvalidSessionTimeoutError: (
-        "session.timeout.ms is not between the broker's group.min.session.timeout.ms and group.max.session.timeout.ms"
-    ),
-}
-"""What whoever reads an error is to change, where its name does not say that."""
-REJECTED = (
-    kafka_errors.MessageSizeTooLargeError,
-    kafka_errors.RecordListTooLargeError,
-    kafka_errors.InvalidTimestampError,
-    kafka_errors.PolicyViolationError,
-)
 NOT_OWNER = (
     kafka_errors.UnknownMemberIdError,
     kafka_errors.IllegalGenerationError,
     kafka_errors.CommitFailedError,
     kafka_errors.IllegalStateError,
 )
+TO_CHANGE: Mapping[int, str] = {
+    23: (
+        "other members of the group divide the partitions in another way: set partition.assignment.strategy to one of "
+        "theirs, or give this channel a group_id of its own"
+    ),
+    26: "session.timeout.ms is not between the broker's group.min.session.timeout.ms and group.max.session.timeout.ms",
+    29: "a right on the topic is missing (READ, or WRITE for what is written)",
+    30: "the right READ on the group is missing",
+    31: "the right WRITE on a topic is missing, or IDEMPOTENT_WRITE on the cluster",
+    53: "the right WRITE on the transactional id is missing",
+    81: "the group has as many members as the broker's group.max.size allows",
+    87: "the topic is compacted and the record has no key, or the broker's schema validation rejects it",
+}
+"""Error code -> what the operator or the sender can change, where the name of the error does not say that."""
+KIND_OF: Mapping[Act, type[BrokerError]] = {
+    Act.RETRY: TransientBrokerError,
+    Act.NEW_CLIENT: TransientBrokerError,
+    Act.REJOIN: NotOwnerError,
+    Act.OPERATOR: FatalBrokerError,
+    Act.REFUSE_RECORD: RejectedRecordError,
+    Act.REFUSE: FatalBrokerError,
+}
+"""What to do about an error code -> our error for it; a refused write is a RejectedRecordError."""
 COORDINATOR_MOVED = (
     kafka_errors.GroupCoordinatorNotAvailableError,
     kafka_errors.NotCoordinatorForGroupError,
@@ -150,13 +141,26 @@ for _name in (
     logging.getLogger(_name).addFilter(_quiet)
 
 
-def translate(error: BaseException) -> BrokerError:
-    """The error of ours that says who must act; raise it ``from`` the client's."""
+def translate(error: BaseException, *, is_write: bool = False) -> BrokerError:
+    """The error of ours that says who must act; raise it ``from`` the client's.
+
+    Args:
+        error: What the client raised.
+        is_write: It is the answer to records that were sent. A code that Kafka does not call retriable refuses these
+            records; of any other request only an operator can mend it.
+    """
+    code = code_of(error)
     text = str(error) if isinstance(error, kafka_errors.KafkaError) else describe(error)  # its own begin with the class
-    if (what := TO_CHANGE.get(type(error))) is not None:
+    if code is None:
+        kinds = ((NOT_OWNER, NotOwnerError), (kafka_errors.AuthenticationFailedError, FatalBrokerError))
+        return next((kind for theirs, kind in kinds if isinstance(error, theirs)), TransientBrokerError)(text)
+    if f"[Error {code.code}]" not in text:
+        text = f"{text} ([Error {code.code}] {code.name})"
+    if (what := TO_CHANGE.get(code.code)) is not None:
         text = f"{text}: {what}"
-    ours = ((NOT_OWNER, NotOwnerError), (FATAL, FatalBrokerError), (REJECTED, RejectedRecordError))
-    return next((kind for theirs, kind in ours if isinstance(error, theirs)), TransientBrokerError)(text)
+    if is_write and not code.is_retriable and code.act not in (Act.NEW_CLIENT, Act.OPERATOR):
+        return RejectedRecordError(text)
+    return KIND_OF.get(code.act, TransientBrokerError)(text)
 
 
 def client_properties(properties: Mapping[str, Any], name: str) -> dict[str, Any]:
@@ -191,15 +195,18 @@ def made(kind: Callable[..., T], arguments: Mapping[str, Any]) -> T:
         raise FatalBrokerError(f"the client cannot be made: {describe(error)}") from error
 
 
-async def within(deadline_s: float, call: Awaitable[T], doing: str) -> T:
-    """Await a call of the client under a deadline (H5: its own retries have none), its errors translated."""
+async def within(deadline_s: float, call: Awaitable[T], doing: str, *, is_write: bool = False) -> T:
+    """Await a call of the client under a deadline (H5: its own retries have none), its errors translated.
+
+    *is_write*: as in :func:`translate`.
+    """
     try:
         async with asyncio.timeout(deadline_s):
             return await call
     except TimeoutError as error:
         raise TransientBrokerError(f"{doing}: no answer within {deadline_s:g} s") from error
     except (kafka_errors.KafkaError, kafka_errors.IllegalOperation, kafka_errors.ConsumerStoppedError) as error:
-        raise translate(error) from error
+        raise translate(error, is_write=is_write) from error
     except OSError as error:
         raise TransientBrokerError(f"{doing}: {error}") from error
 

@@ -2,21 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 from base64 import urlsafe_b64encode
 from collections.abc import Collection
 from io import BytesIO
+from random import sample
 from typing import Any
 
 from aiokafka.protocol.abstract import AbstractType
 from aiokafka.protocol.api import Request, RequestStruct, Response
 from aiokafka.protocol.types import Boolean, CompactArray, CompactString, Int16, Int32, Schema, TaggedFields
 
+from reactive_kafka.broker.aiokafka.closing import cancel
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, within
 from reactive_kafka.errors import TransientBrokerError
+from reactive_kafka.records import TopicIds
 
 TEXT = CompactString("utf-8")
 TAGS = ("tags", TaggedFields)
 NO_ID = bytes(16)
+
+MOST_ASKED = 16
+"""How many brokers are asked at once."""
+OTHERS_S = 1.0
+"""How long the others may take when one broker has answered: a frozen one delays a start by no more."""
 
 
 class Uuid(AbstractType[bytes]):  # type: ignore[misc]  # aiokafka is untyped
@@ -69,33 +78,78 @@ class MetadataRequest_v10(RequestStruct):  # type: ignore[misc]
 
 
 class TopicIdQuestion(Request[MetadataRequest_v10]):  # type: ignore[misc]
-    """The question for the ids of some topics; it creates none."""
+    """The question for the ids of some topics.
+
+    Args:
+        topics: Their names.
+        creates: Whether a broker that creates topics by themselves creates those that do not exist.
+        tells_rights: Whether the answer has what this client may do with each topic (KIP-430).
+    """
 
     API_KEY = 3
 
-    def __init__(self, topics: Collection[str]) -> None:
+    def __init__(self, topics: Collection[str], *, creates: bool = False, tells_rights: bool = False) -> None:
         self.topics = topics
+        self._creates = creates
+        self._tells_rights = tells_rights
 
     def build(self, version: Any) -> Any:
-        return version([(NO_ID, topic, {}) for topic in sorted(self.topics)], False, False, False, {})
+        topics: list[Any] = [(NO_ID, topic, {}) for topic in sorted(self.topics)]
+        return version(topics, self._creates, False, self._tells_rights, {})
 
 
-async def topic_ids(client: Any, question: TopicIdQuestion, deadline_s: float = CALL_DEADLINE_S) -> dict[str, str]:
-    """topic -> its id, of those in the question that exist and have one. A broker before 2.8 tells none."""
+async def topic_ids(client: Any, question: TopicIdQuestion, deadline_s: float = CALL_DEADLINE_S) -> list[TopicIds]:
+    """What one broker, chosen at random, says of the topics in the question. A broker before 2.8 has no ids."""
     if not question.topics:
-        return {}
+        return []
     node = client.get_random_node()
     if node is None:
         raise TransientBrokerError("asking for the ids of topics: no broker is known")
+    answer = await _ask(client, node, question, deadline_s)
+    return [] if answer is None else [answer]
+
+
+async def topic_ids_of_all(client: Any, topics: Collection[str], deadline_s: float = CALL_DEADLINE_S) -> list[TopicIds]:
+    """What the brokers say that answer soon: the first within the deadline, the others within a second of it.
+
+    TransientBrokerError: no broker has answered. In a large cluster only some of the brokers are asked, chosen at
+    random: each of them may need a connection.
+    """
+    nodes = [broker.nodeId for broker in client.cluster.brokers()]
+    if not (topics and nodes):
+        return await topic_ids(client, TopicIdQuestion(topics), deadline_s)
+    asked = [
+        asyncio.create_task(_ask(client, node, TopicIdQuestion(topics), deadline_s))
+        for node in sample(nodes, min(MOST_ASKED, len(nodes)))
+    ]
+    try:
+        await asyncio.wait(asked, return_when=asyncio.FIRST_COMPLETED)
+        await asyncio.wait(asked, timeout=OTHERS_S)
+        if not any(_has_answered(one) for one in asked):
+            await asyncio.wait(asked)
+    finally:
+        await cancel([one for one in asked if not one.done()])
+    answered = [one.result() for one in asked if _has_answered(one)]
+    if not answered:
+        raise TransientBrokerError("asking for the ids of topics: no broker answers")
+    return [answer for answer in answered if answer is not None]
+
+
+def _has_answered(one: asyncio.Task[TopicIds | None]) -> bool:
+    return one.done() and not one.cancelled() and one.exception() is None
+
+
+async def _ask(client: Any, node: int, question: TopicIdQuestion, deadline_s: float) -> TopicIds | None:
+    """The answer of one broker; None: it is older than 2.8 and has no ids."""
     try:
         answer = await within(deadline_s, client.send(node, question), "asking for the ids of topics")
     except NotImplementedError:  # so aiokafka says that the broker does not speak this version
-        return {}
-    return ids_of(answer)
+        return None
+    return TopicIds(node, ids_of(answer), frozenset(broker[0] for broker in answer.brokers))
 
 
 def ids_of(answer: Any) -> dict[str, str]:
-    """What an answer tells, in the form in which Kafka's own tools show it."""
+    """topic -> its id, of those that exist, in the form in which Kafka's own tools show it."""
     return {
         topic: urlsafe_b64encode(raw).decode().rstrip("=")
         for error_code, topic, raw, *_ in answer.topics

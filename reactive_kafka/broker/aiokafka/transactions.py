@@ -12,7 +12,10 @@ from aiokafka.client import CoordinationType
 from aiokafka.producer.sender import AddOffsetsToTxnHandler, AddPartitionsToTxnHandler
 from aiokafka.producer.transaction_manager import TransactionManager
 
+from reactive_kafka.broker.aiokafka.connecting import why_away
+from reactive_kafka.broker.aiokafka.moved import answers_soon
 from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
+from reactive_kafka.broker.aiokafka.producer_client import CHECK_DEADLINE_S
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, within
 from reactive_kafka.broker.transactional import TRANSACTION_TIMEOUT_MS, TransactionId
 from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
@@ -60,9 +63,7 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
     async def claim(self) -> None:
         # The old client's last requests may still be sent while it is being closed: the broker refuses them once the
         # new one has its epoch, which is before this returns.
-        self._retire()
-        self._is_suspect = False
-        self._producer = await self._make()
+        await self._replaced()
 
     async def _make(self) -> aiokafka.AIOKafkaProducer:
         client = await super()._make()
@@ -73,6 +74,11 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
         if self._producer is None or self._is_suspect:
             raise TransientBrokerError(f"the transaction of {self._transactional_id!r} has failed already")
         return self._producer
+
+    async def check(self) -> None:
+        if self._producer is not None and not await answers_soon(self._producer.client, CHECK_DEADLINE_S):
+            self._moves.look(self._producer.client)
+            raise TransientBrokerError(f"no broker answers{why_away(self._producer.client)}")
 
     @property
     def _manager(self) -> TransactionManager:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from itertools import count
 from typing import Literal
 
@@ -29,9 +29,13 @@ class _Topics:
         self._state = state
         self._turn = count()
 
-    def create_topic(self, topic: str, partitions: int) -> None:
-        """Create a topic, or give it more partitions than it has; groups that read it rebalance."""
-        self._state.create(topic, partitions)
+    def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
+        """Create a topic, or give it more partitions than it has; groups that read it rebalance.
+
+        Its *configs* (``retention.ms`` and others of Kafka's) are told to commands that ask for them. This broker
+        deletes and refuses nothing because of them.
+        """
+        self._state.create(topic, partitions, configs)
 
     def delete_topic(self, topic: str) -> None:
         """Drop a topic, its records and what groups have committed for it; its next use creates it anew."""
@@ -184,7 +188,10 @@ class _Faults:
 
     @property
     def down(self) -> bool:
-        """While True, calls raise TransientBrokerError and polls bring nothing. Members stay members."""
+        """While True, calls raise TransientBrokerError and polls bring nothing.
+
+        Members stay members, also those that stop meanwhile: nobody hears of that. Their sessions end after it.
+        """
         return self._state.faults.down
 
     @down.setter
@@ -226,6 +233,21 @@ class _Faults:
         """Let a partition be read and written again."""
         self._state.faults.leaders_away.pop(TopicPartition(*partition), None)
         self._state.changed.notify()
+
+    def refuse_positions(self, partition: TopicPartition, error: BrokerError) -> None:
+        """Store no position of a partition, until :meth:`accept_positions`; those of others in one request are stored.
+
+        As a broker does whose right to read the topic was withdrawn.
+        """
+        self._state.faults.unstorable[TopicPartition(*partition)] = error
+
+    def accept_positions(self, partition: TopicPartition) -> None:
+        """Store positions of a partition again."""
+        self._state.faults.unstorable.pop(TopicPartition(*partition), None)
+
+    def asked(self, call: Call) -> int:
+        """How many calls of one kind clients have made, failed ones too. Sends that no fault meets are not counted."""
+        return self._state.faults.asked[call]
 
     # Of the three that follow, *of* picks the calls, None all of the kind: the topic of a "send", the group of a
     # "commit", "commit_in" or "add_group", the transactional id of a "claim" or an "end".

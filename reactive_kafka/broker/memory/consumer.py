@@ -218,7 +218,9 @@ class MemoryConsumer(MemoryQuestions):
             self._left_at = self._state.clock.monotonic()
         self._has_joined = False
         if not self._member.crashed:
-            if self._group is not None:
+            if self._group is not None and self._state.faults.down:
+                self._group.cannot_leave(self._member)
+            elif self._group is not None:
                 self._group.leave(self._member)
             await self._member.close()
             self.wake()

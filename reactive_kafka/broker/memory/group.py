@@ -8,11 +8,11 @@ from contextlib import suppress
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from reactive_kafka.broker.client import members_share
+from reactive_kafka.broker.client import GroupHasMembersError, members_share
 from reactive_kafka.broker.memory.member import Member
 from reactive_kafka.broker.memory.positions import CommitEntry, Positions, acceptable
 from reactive_kafka.broker.memory.rules import Shares, range_shares, sticky_shares
-from reactive_kafka.errors import NotOwnerError, TransientBrokerError
+from reactive_kafka.errors import NotOwnerError
 from reactive_kafka.records import Committed, TopicPartition
 
 if TYPE_CHECKING:
@@ -52,6 +52,15 @@ class Group:
             del self.members[member.member_id]
             self.rebalance()
 
+    def cannot_leave(self, member: Member) -> None:
+        """A member ends while nobody hears of it: it is one until its session has ended, which begins when all is back.
+
+        A coordinator that was started again, or that was frozen, gives its members the whole of their sessions.
+        """
+        if self.members.get(member.member_id) is member:
+            member.crash()
+            self.do_later(self._end_session_after_outage(member))
+
     def expire(self, member_id: str, notice_after_s: float) -> None:
         member = self.members.pop(member_id)
         self.rebalance()
@@ -81,10 +90,11 @@ class Group:
         """Store positions, lower ones too. As Kafka: member and generation are checked, ownership is not.
 
         Who is no member commits with generation -1, to a group that has no members. Where metadata is over the limit,
-        the other partitions are stored all the same. What is refused raises as :meth:`Consumer.commit` does.
+        or a topic does not exist, the other partitions are stored all the same. What is refused raises as
+        :meth:`Consumer.commit` does.
         """
         self.check(member_id, generation)
-        kept, refusal = acceptable(offsets, self.metadata_limit)
+        kept, refusal = acceptable(offsets, self.metadata_limit, self._state.refusals(offsets))
         self._tell(self.positions.store(self._state.clock.monotonic(), member_id, generation, kept))
         if refusal is not None:
             raise refusal
@@ -93,13 +103,13 @@ class Group:
         """Raise where somebody may store nothing."""
         if generation < 0:
             if self.members:
-                raise TransientBrokerError(members_share(self.name))
+                raise GroupHasMembersError(members_share(self.name))
         elif member_id not in self.members or generation != self.generation:
             raise NotOwnerError(f"group {self.name}: {member_id} of generation {generation} is no member any more")
 
     def hold(self, by: str, member_id: str, generation: int, offsets: Mapping[TopicPartition, Committed]) -> None:
         """Keep positions for the end of a transaction; refuses metadata as :meth:`commit` does."""
-        kept, refusal = acceptable(offsets, self.metadata_limit)
+        kept, refusal = acceptable(offsets, self.metadata_limit, self._state.refusals(offsets))
         self.positions.hold(by, member_id, generation, kept)
         if refusal is not None:
             raise refusal
@@ -175,6 +185,11 @@ class Group:
         task = asyncio.create_task(what, name=f"memory-group-{self.name}-later")
         self._later[task] = None
         task.add_done_callback(self._later.pop)
+
+    async def _end_session_after_outage(self, member: Member) -> None:
+        while self._state.faults.down:
+            await self._state.changed.wait()
+        await self._end_session(member, member.session_timeout_s)
 
     async def _end_session(self, member: Member, session_s: float) -> None:
         await asyncio.sleep(session_s)

@@ -9,7 +9,7 @@ from reactive_kafka.broker.client import UNKNOWN_GROUP, GroupDescription, GroupM
 from reactive_kafka.broker.memory.rules import PartitionLog
 from reactive_kafka.broker.memory.state import MemoryState, Request
 from reactive_kafka.errors import BrokerError
-from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.records import Committed, TopicIds, TopicPartition
 
 T = TypeVar("T")
 
@@ -47,9 +47,10 @@ class MemoryQuestions:
 
         return await self._ask("offsets_for_times", find)
 
-    async def topic_ids(self, topics: Collection[str]) -> dict[str, str]:
-        ids = self._state.ids
-        return await self._ask("topic_ids", lambda: {topic: ids[topic] for topic in topics if topic in ids})
+    async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
+        known = self._state.ids
+        ids = await self._ask("topic_ids", lambda: {topic: known[topic] for topic in topics if topic in known})
+        return [TopicIds(0, ids, frozenset({0}))]
 
     async def topics(self, names: Collection[str] | None = None) -> dict[str, list[TopicPartition]]:
         every = await self._ask("topics", self._state.partitions_by_topic)
@@ -95,6 +96,18 @@ class MemoryInspector(MemoryQuestions):
     async def commit(self, group_id: str, offsets: Mapping[TopicPartition, Committed]) -> None:
         group = self._state.group(group_id)
         await self._ask("commit", lambda: group.commit("", -1, offsets), group_id)
+
+    async def topic_configs(self, topics: Collection[str], names: Collection[str]) -> dict[str, dict[str, str | None]]:
+
+        def tell() -> dict[str, dict[str, str | None]]:
+            configs = self._state.configs
+            return {
+                topic: {name: value for name, value in configs[topic].items() if name in names}
+                for topic in topics
+                if topic in configs
+            }
+
+        return await self._ask("topic_configs", tell)
 
     async def create_topic(self, topic: str, partitions: int) -> None:
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import count, groupby
 from typing import NamedTuple
 
-from reactive_kafka.errors import MetadataTooLargeError
+from reactive_kafka.errors import BrokerError, MetadataTooLargeError, PositionsRefusedError
 from reactive_kafka.records import Committed, TopicPartition
 
 
@@ -87,14 +87,27 @@ class Positions:
 
 
 def acceptable(
-    offsets: Mapping[TopicPartition, Committed], limit: int
-) -> tuple[dict[TopicPartition, Committed], MetadataTooLargeError | None]:
-    """The positions whose metadata has at most so many UTF-16 units, and the error for the others."""
-    too_long = [partition for partition, position in offsets.items() if _units(position.metadata) > limit]
-    kept = {partition: Committed(*position) for partition, position in offsets.items() if partition not in too_long}
+    offsets: Mapping[TopicPartition, Committed], limit: int, refusals: Mapping[TopicPartition, BrokerError]
+) -> tuple[dict[TopicPartition, Committed], BrokerError | None]:
+    """The positions that are stored, and the error for the others.
+
+    Args:
+        offsets: All that are to be stored.
+        limit: How many UTF-16 units of metadata a position may have.
+        refusals: partition -> why none of its positions is stored.
+    """
+    refused = {partition: refusals[partition] for partition in offsets if partition in refusals}
+    too_long = [
+        partition
+        for partition, position in offsets.items()
+        if partition not in refused and _units(position.metadata) > limit
+    ]
+    stored = offsets.keys() - refused.keys() - set(too_long)
+    kept = {partition: Committed(*position) for partition, position in offsets.items() if partition in stored}
     if not too_long:
-        return kept, None
-    return kept, MetadataTooLargeError(f"the metadata for {too_long[0]} is longer than {limit} UTF-16 units", too_long)
+        return kept, PositionsRefusedError(refused) if refused else None
+    error = MetadataTooLargeError(f"the metadata for {too_long[0]} is longer than {limit} UTF-16 units", too_long)
+    return kept, PositionsRefusedError({**refused, **dict.fromkeys(too_long, error)}) if refused else error
 
 
 def _units(text: str) -> int:

@@ -34,6 +34,9 @@ class MemoryWriter:
         self._known: set[str] = set()  # topics whose partitions were asked for
         self._writing: dict[asyncio.Task[Any], None] = {}
 
+    async def check(self) -> None:
+        await self._state.faults.ask("check", lambda: None)
+
     def key_hash(self, key: bytes) -> int:
         return key_hash(key)
 

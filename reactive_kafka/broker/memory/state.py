@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
+from math import inf
 from typing import Literal, TypeVar
 
 from reactive_kafka.broker.client import Written
@@ -21,7 +22,11 @@ from reactive_kafka.subscription import Subscription
 
 Question = Literal["committed", "beginning_offsets", "end_offsets", "offsets_for_times", "topics", "topic_ids", "check"]
 Transactional = Literal["claim", "add_group", "commit_in", "end"]
-Request = Question | Transactional | Literal["start", "commit", "send", "partitions", "create_topic", "describe_group"]
+Request = (
+    Question
+    | Transactional
+    | Literal["start", "commit", "send", "partitions", "create_topic", "describe_group", "topic_configs"]
+)
 Call = Request | Literal["poll"]
 
 T = TypeVar("T")
@@ -89,10 +94,12 @@ class Faults:
     """
 
     def __init__(self) -> None:
+        self.asked: Counter[Call] = Counter()
         self.down = False
         self.down_since = 0.0  # when it went down last, by the monotonic clock
         self.answer_timeout_s = 10.0
         self.away: dict[str, BrokerError] = {}  # topics that nobody can write to -> why
+        self.unstorable: dict[TopicPartition, BrokerError] = {}  # partitions whose positions are refused -> why
         self.leaders_away: dict[TopicPartition, str | None] = {}  # partitions that nobody can use -> their leader
         self._scripts: defaultdict[tuple[Call, str | None], deque[Step]] = defaultdict(deque)
         self._late: dict[asyncio.Task[object], None] = {}
@@ -102,6 +109,7 @@ class Faults:
 
     def check_poll(self) -> None:
         """A poll: an absent broker is no error of it, only what the script has."""
+        self.asked["poll"] += 1
         script = self._script("poll", None)
         if script and (error := script.popleft().error) is not None:
             raise error
@@ -115,6 +123,7 @@ class Faults:
 
         A request that was held goes on even when its caller has given up: it may still take effect.
         """
+        self.asked[call] += 1
         if self.down:
             raise TransientBrokerError("the in-memory broker is down")
         if call == "send" and of in self.away:
@@ -161,12 +170,16 @@ class Signal:
             if not waiter.done():
                 waiter.set_result(None)
 
+    async def wait(self) -> None:
+        """Wait for the next change."""
+        await self.wait_until(inf)
+
     async def wait_until(self, deadline: float) -> bool:
         """Wait for the next change; False if the loop's time reaches *deadline* first."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:
-            async with asyncio.timeout_at(deadline):
+            async with asyncio.timeout_at(None if deadline == inf else deadline):
                 await waiter
         except TimeoutError:
             return False
@@ -183,6 +196,7 @@ class MemoryState:
         self.default_partitions = default_partitions
         self.auto_create = auto_create
         self.logs: dict[str, list[PartitionLog]] = {}
+        self.configs: dict[str, dict[str, str]] = {}  # topic -> what is set for it; told to who asks, not carried out
         self.ids: dict[str, str] = {}  # of the topics that exist; one that is made anew gets another
         self._numbers = count(1)
         self.groups: dict[str, Group] = {}
@@ -196,8 +210,9 @@ class MemoryState:
             self.create(topic, self.default_partitions)
         return len(self.logs.get(topic, ()))
 
-    def create(self, topic: str, partitions: int) -> None:
+    def create(self, topic: str, partitions: int, configs: Mapping[str, str] | None = None) -> None:
         logs = self.logs.setdefault(topic, [])
+        self.configs.setdefault(topic, {}).update(configs or {})
         if topic not in self.ids:
             self.ids[topic] = f"id-{next(self._numbers)}"
         logs.extend(PartitionLog() for _ in range(partitions - len(logs)))
@@ -207,6 +222,7 @@ class MemoryState:
     def delete(self, topic: str) -> None:
         self.logs.pop(topic, None)
         self.ids.pop(topic, None)
+        self.configs.pop(topic, None)
         for group in self.groups.values():
             group.positions.forget(topic)
         self._rebalance_readers_of(topic)
@@ -229,6 +245,16 @@ class MemoryState:
         if (log := self.log(partition)) is None:
             raise TransientBrokerError(f"{TopicPartition(*partition)} does not exist")
         return log
+
+    def refusals(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, BrokerError]:
+        """partition -> why no group may store a position of it."""
+        refused: dict[TopicPartition, BrokerError] = {}
+        for partition in partitions:
+            if (error := self.faults.unstorable.get(partition)) is not None:
+                refused[partition] = error
+            elif self.log(partition) is None:
+                refused[partition] = TransientBrokerError("it does not exist")
+        return refused
 
     def led_log(self, partition: TopicPartition) -> PartitionLog:
         """The same, as its leader tells it: TransientBrokerError where that is away, too."""

@@ -49,7 +49,9 @@ def dlq() -> None:
 def show(topic: str, limit: int | None, values: bool, where: Where, as_json: bool) -> None:
     """Show the records of a dead-letter topic: origin, reason and key of each, then the counts by reason.
 
-    Read-only, and without joining a group. Values are shown only with --values.
+    Reads the letters of this package and of SmallRye, those that a broker writes for a share group, and those of Kafka
+    Streams and Kafka Connect. Read-only, and without joining a group. Values are shown only with --values. Exits with
+    1 if the topic has records and none of them is a dead letter.
 
     \b
     Examples:
@@ -72,24 +74,32 @@ def _client_of(channel: IncomingSettings, topic: str) -> Mapping[str, Any] | Non
 async def _show(cluster: Cluster, topic: str, limit: int | None, *, values: bool, as_json: bool) -> None:
     shown: list[dict[str, Any]] = []
     counts: Counter[tuple[str, str]] = Counter()
+    strangers = 0
     async with all_of(cluster, topic) as (offsets, chunks):
         async for letter in _letters(chunks, limit, with_value=values):
-            counts[letter["exception"], letter["reason"]] += 1
+            if letter["written_by"] is None:
+                strangers += 1
+            else:
+                counts[letter["exception"], letter["reason"]] += 1
             if as_json:
                 shown.append(letter)
             else:
                 click.echo(_line(topic, letter))
     if as_json:
         by_reason = [{"exception": kind, "reason": why, "count": count} for (kind, why), count in counts.most_common()]
-        click.echo(json.dumps({"topic": topic, "records": shown, "by_reason": by_reason}, indent=2))
+        answer = {"topic": topic, "records": shown, "by_reason": by_reason, "no_letters": strangers}
+        click.echo(json.dumps(answer, indent=2))
     else:
-        click.echo("\n".join(_summary(topic, counts, offsets, is_cut=counts.total() == limit)))
+        is_cut = counts.total() + strangers == limit
+        click.echo("\n".join(_summary(topic, counts, strangers, offsets, is_cut=is_cut)))
+    if strangers and not counts:
+        raise Failure(f"{topic} is no dead-letter topic: none of its records has the headers of a dead letter")
 
 
 async def _letters(
     chunks: AsyncIterator[Chunk], limit: int | None, *, with_value: bool
 ) -> AsyncIterator[dict[str, Any]]:
-    """The letters in order, at most *limit*; nothing is read beyond the last one."""
+    """The records in order, at most *limit*; nothing is read beyond the last one."""
     count = 0
     async for chunk in chunks:
         for record in chunk.records:
@@ -101,17 +111,27 @@ async def _letters(
 
 def _line(topic: str, letter: Mapping[str, Any]) -> str:
     """One record on one line."""
-    origin = letter["origin"]
-    parts = [
-        f"{topic}-{letter['partition']} {letter['offset']}",
-        _time(letter["timestamp_ms"]),
-        "from {topic}-{partition} {offset}".format(**origin) if origin is not None else "origin unknown",
-        f"key {letter['key']}" if letter["key"] is not None else "no key",
-        _why(letter["exception"], letter["reason"]),
-    ]
+    parts = [f"{topic}-{letter['partition']} {letter['offset']}", _time(letter["timestamp_ms"])]
+    is_letter = letter["written_by"] is not None
+    parts.append(_origin(letter["origin"]) if is_letter else "no dead letter")
+    parts.append(f"key {letter['key']}" if letter["key"] is not None else "no key")
+    if is_letter:
+        parts.append(_why(letter["exception"], letter["reason"]))
+    if letter.get("group") is not None:
+        count = letter["deliveries"]
+        parts.append(
+            f"group {letter['group']}" if count is None else f"group {letter['group']}, delivered {count} times"
+        )
     if letter.get("value") is not None:
         parts.append(f"value {letter['value']}")
     return "  ".join(parts)
+
+
+def _origin(origin: Mapping[str, Any] | None) -> str:
+    if origin is None:
+        return "origin unknown"
+    time = "" if origin["timestamp_ms"] is None else f" of {_time(origin['timestamp_ms'])}"
+    return "from {topic}-{partition} {offset}".format(**origin) + time
 
 
 def _why(exception: str, reason: str) -> str:
@@ -127,9 +147,11 @@ def _time(timestamp_ms: int | None) -> str:
         return f"{timestamp_ms} ms"
 
 
-def _summary(topic: str, counts: Counter[tuple[str, str]], offsets: int, *, is_cut: bool) -> list[str]:
-    total = _records(counts.total())
+def _summary(topic: str, counts: Counter[tuple[str, str]], strangers: int, offsets: int, *, is_cut: bool) -> list[str]:
+    total = _records(counts.total() + strangers)
     lines = [f"the first {total} of {offsets} or fewer in {topic}" if is_cut else f"{total} in {topic}"]
+    if strangers:
+        lines.append(f"{strangers:>8}  no dead letters: without the headers of one")
     lines += [f"{count:>8}  {_why(*reason)}" for reason, count in counts.most_common(_MOST_REASONS)]
     others = len(counts) - _MOST_REASONS
     return [*lines, f"{'':>8}  and {others} other reasons"] if others > 0 else lines
@@ -151,7 +173,8 @@ def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run:
     Shows the target topics with the number of records for each, asks, and writes. The group
     reactive-kafka-replay:TOPIC (with --to: reactive-kafka-replay:TOPIC:TO) stores how far the replay got, so nothing is
     sent twice, and an interrupted replay continues where it stopped. The brokers delete that position
-    offsets.retention.minutes after the last replay, 7 days by default. Records whose headers name no origin, or a topic
+    offsets.retention.minutes after the last replay, 7 days by default. A record that its target would delete or refuse
+    for its timestamp gets the time of the replay instead. Records whose headers name no origin, or a topic
     that no incoming channel of the configuration reads, are left out and listed, and the command exits with 1.
 
     \b
@@ -173,15 +196,33 @@ def replay(topic: str, to: str | None, limit: int | None, where: Where, dry_run:
         clients = (_client_of(channel, topic) for channel in cluster.channels)
         client = next((one for one in clients if one is not None), {})
         own = {name: value for name, value in client.items() if name not in ("bootstrap_servers", "transactional_id")}
-        click.echo(f"replayed {_records(asyncio.run(carry_out(cluster, wanted, own)))}")
+        replayed = asyncio.run(carry_out(cluster, wanted, own))
+        restamped = f", {replayed.restamped} with the time of the replay as timestamp" if replayed.restamped else ""
+        click.echo(f"replayed {_records(replayed.records)}{restamped}")
     if wanted.refused_count:
         itself, it = ("itself", "it") if wanted.refused_count == 1 else ("themselves", "them")
         raise Failure(f"{_records(wanted.refused_count)} cannot go back by {itself}; --to names a topic for {it}")
 
 
+def _timestamps(wanted: ReplayPlan, target: str) -> list[str]:
+    """What becomes of the timestamps of records that go to a topic, where that is not just kept."""
+    if target not in wanted.limits:
+        why = f"the broker does not tell the retention of {target} (is the right DESCRIBE_CONFIGS missing?)"
+        return [f"          {why}: it deletes records whose own timestamps are older"]
+    return [
+        f"          {count} of them with the time of the replay as timestamp, because {target} has {why}"
+        for (topic, why), count in sorted(wanted.restamped.items())
+        if topic == target
+    ]
+
+
 def _planned(wanted: ReplayPlan) -> list[str]:
     lines = [f"{wanted.letters}: {_records(wanted.counts.total())} to replay"]
-    lines += [f"{count:>8}  to {target}" for target, count in sorted(wanted.counts.items())]
+    for target, count in sorted(wanted.counts.items()):
+        lines.append(f"{count:>8}  to {target}")
+        lines += _timestamps(wanted, target)
+    if wanted.strangers:
+        lines.append(f"{wanted.strangers:>8}  of them no dead letters: without the headers of one")
     if wanted.done:
         lines.append(f"{wanted.done:>8}  replayed before")
     if wanted.refused_count:

@@ -11,9 +11,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from reactive_kafka.cli.dlq.timestamps import TimestampLimits
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.offsets.plan import Log
-from reactive_kafka.failure.headers import DEAD_LETTER, LETTER_NAMES, number_of
+from reactive_kafka.failure.headers import (
+    DEAD_LETTER,
+    DEAD_LETTER_NAMES,
+    LETTER_NAMES,
+    LETTER_TIMESTAMP,
+    number_of,
+)
 from reactive_kafka.observe.text import one_line
 from reactive_kafka.records import HeaderPairs, RawRecord, TopicPartition
 from reactive_kafka.wire import is_topic
@@ -41,22 +48,74 @@ Refused = str
 """Why a dead letter has no origin, or no target."""
 
 
-def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
-    """The record that became a dead letter.
+@dataclass(frozen=True, slots=True)
+class LetterKind:
+    """The headers of dead letters of one kind: ``<prefix>topic``, ``partition`` and ``offset`` name the origin.
 
-    Of several headers of one name the first counts: SmallRye puts the newest in front of older ones.
+    Attributes:
+        writer: Who writes such letters.
+        reason: Which header says why.
+        exception: Which header names the exception's class; None: none does.
     """
-    first = dict(reversed(headers))
-    texts = {name: first.get(f"{DEAD_LETTER}{name}") for name in ("topic", "partition", "offset")}
-    missing = [f"{DEAD_LETTER}{name}" for name, value in texts.items() if value is None]
+
+    writer: str
+    prefix: str
+    reason: str
+    exception: str | None
+
+    def has(self, headers: HeaderPairs) -> bool:
+        """Whether a record with these headers is such a letter."""
+        if self.prefix == DEAD_LETTER:
+            return any(name in DEAD_LETTER_NAMES for name, _ in headers)
+        return any(name.startswith(self.prefix) for name, _ in headers)
+
+
+CHANNEL = LetterKind("channel", DEAD_LETTER, "reason", "exception-class-name")
+SHARE_GROUP = LetterKind("share group", "__dlq.errors.", "message", None)
+KINDS = (
+    CHANNEL,
+    SHARE_GROUP,
+    LetterKind("Kafka Streams", "__streams.errors.", "message", "exception"),
+    LetterKind("Kafka Connect", "__connect.errors.", "exception.message", "exception.class.name"),
+)
+"""The kinds that are read, ours and SmallRye's first: our letters keep the headers of others that their record had.
+
+Source: KIP-1191 (ShareGroupDLQStateManager), KIP-1034 (ExceptionHandlerUtils), KIP-298 (DeadLetterQueueReporter).
+"""
+
+
+def kind_of(headers: HeaderPairs) -> LetterKind | None:
+    """Of which kind a dead letter is; None: the record has none of the headers of one."""
+    return next((kind for kind in KINDS if kind.has(headers)), None)
+
+
+def origin_of(headers: HeaderPairs) -> LetterOrigin | Refused:
+    """The record that became a dead letter."""
+    kind = kind_of(headers)
+    if kind is None:
+        return "it is no dead letter: it has none of the headers of one"
+    first = _newest(headers)
+    texts = {name: first.get(f"{kind.prefix}{name}") for name in ("topic", "partition", "offset")}
+    missing = [f"{kind.prefix}{name}" for name, value in texts.items() if value is None]
     if missing:
         return f"it has no header {', '.join(missing)}"
     partition, offset = number_of(texts["partition"]), number_of(texts["offset"])
     topic = (texts["topic"] or b"").decode("ascii", "replace")
     for name, value in (("topic", is_topic(topic) or None), ("partition", partition), ("offset", offset)):
         if value is None:
-            return f"its header {DEAD_LETTER}{name} is {shown(texts[name])!r}"
+            return f"its header {kind.prefix}{name} is {shown(texts[name])!r}"
     return LetterOrigin(TopicPartition(topic, partition or 0), offset or 0)
+
+
+def original_timestamp(record: RawRecord) -> int | None:
+    """The timestamp in ms of the record that became this letter; where no header names it, the letter's own."""
+    named = number_of(_newest(record.headers).get(LETTER_TIMESTAMP))
+    return record.timestamp if named is None else named
+
+
+def _newest(headers: HeaderPairs) -> dict[str, bytes | None]:
+    """Name -> value; of several headers of one name the first: SmallRye puts the newest in front of older ones."""
+    return dict(reversed(headers))
 
 
 def target_of(
@@ -81,29 +140,51 @@ def target_of(
     return ReplayTarget(topic, partition if partition < sizes[topic] else None)
 
 
-def without_ours(headers: HeaderPairs) -> HeaderPairs:
-    """The record's own headers."""
-    return tuple((name, value) for name, value in headers if name not in LETTER_NAMES)
+def own_headers(headers: HeaderPairs) -> HeaderPairs:
+    """The record's own headers: without ours, and without those that make it a letter of another kind."""
+    kind = kind_of(headers)
+    foreign = None if kind is None or kind is CHANNEL else kind.prefix
+    return tuple(
+        (name, value)
+        for name, value in headers
+        if name not in LETTER_NAMES and not (foreign is not None and name.startswith(foreign))
+    )
 
 
 def letter_of(partition: TopicPartition, record: RawRecord, *, with_value: bool) -> dict[str, Any]:
     """What is shown of a record in a dead-letter topic, by the names of the JSON; each text is on one line, and cut.
 
-    ``origin`` is None where no headers name it, ``exception`` and ``reason`` are empty. The value is shown only
-    *with_value*.
+    ``written_by`` is None for a record that is no dead letter, ``origin`` where no headers name it, and its
+    ``timestamp_ms`` where none names that; ``exception`` and ``reason`` are empty where none names them. The value is
+    shown only *with_value*.
     """
-    origin, first = origin_of(record.headers), dict(reversed(record.headers))
-    return {
+    kind, origin, first = kind_of(record.headers), origin_of(record.headers), _newest(record.headers)
+    letter: dict[str, Any] = {
         "partition": partition.partition,
         "offset": record.offset,
         "timestamp_ms": record.timestamp,
-        "origin": None if isinstance(origin, Refused) else {**origin.partition._asdict(), "offset": origin.offset},
-        "exception": shown(first.get(f"{DEAD_LETTER}exception-class-name")) or "",
-        "reason": shown(first.get(f"{DEAD_LETTER}reason")) or "",
+        "written_by": None if kind is None else kind.writer,
+        "origin": None,
+        "exception": "",
+        "reason": "",
         "key": shown(record.key),
         "value_bytes": None if record.value is None else len(record.value),
-        **({"value": shown(record.value)} if with_value else {}),
     }
+    if not isinstance(origin, Refused):
+        named = number_of(first.get(LETTER_TIMESTAMP))
+        letter["origin"] = {**origin.partition._asdict(), "offset": origin.offset, "timestamp_ms": named}
+    if kind is not None:
+        letter["reason"] = shown(first.get(f"{kind.prefix}{kind.reason}")) or ""
+        if kind.exception is not None:
+            # Kafka Streams has the exception's text behind its class.
+            named_class, _, _ = (shown(first.get(f"{kind.prefix}{kind.exception}")) or "").partition(":")
+            letter["exception"] = named_class
+    if kind is SHARE_GROUP:
+        letter["group"] = shown(first.get(f"{kind.prefix}group"))
+        letter["deliveries"] = number_of(first.get(f"{kind.prefix}delivery.count"))
+    if with_value:
+        letter["value"] = shown(record.value)
+    return letter
 
 
 def shown(value: bytes | None) -> str | None:
@@ -152,9 +233,13 @@ class ReplayPlan:
     is_source: Callable[[str], bool]  # whether the configuration reads a topic, so that its letters may go back
     known: dict[str, Reached] = field(default_factory=dict)  # group -> how far that way had come; of those looked at
     counts: Counter[str] = field(default_factory=Counter)  # target topic -> records that are written there
+    asked: set[str] = field(default_factory=set)  # target topics whose configs were asked for
+    limits: dict[str, TimestampLimits] = field(default_factory=dict)  # target topic -> its own, where the broker tells
+    restamped: Counter[tuple[str, str]] = field(default_factory=Counter)  # (target, config) -> records
     refused: list[tuple[TopicPartition, int, str]] = field(default_factory=list)  # the first that stay, and why
     refused_count: int = 0
     done: int = 0  # records that were replayed before
+    strangers: int = 0  # records that are written though they are no dead letters, because --to names a topic for all
 
     def other_memory(self, target: str) -> str:
         """The group of the other way by which a record may have come to this topic."""
@@ -178,13 +263,23 @@ class ReplayPlan:
         others = self.known.get(self.other_memory(wanted.topic), {})
         return None if record.offset < others.get(partition, 0) else wanted
 
-    def count(self, partition: TopicPartition, record: RawRecord) -> None:
-        """Count a record that will be read."""
+    def loses(self, topic: str, record: RawRecord, now_ms: int) -> str | None:
+        """Why this target would not keep a record with its original timestamp: a config; None: it would."""
+        at = original_timestamp(record)
+        limits = self.limits.get(topic)
+        return None if at is None or limits is None else limits.against(at, now_ms)
+
+    def count(self, partition: TopicPartition, record: RawRecord, now_ms: int) -> None:
+        """Count a record that will be read; ``limits`` has those of its target."""
         target = self.target(partition, record)
         if target is None:
             self.done += 1
         elif isinstance(target, ReplayTarget):
             self.counts[target.topic] += 1
+            self.strangers += kind_of(record.headers) is None
+            why = self.loses(target.topic, record, now_ms)
+            if why is not None:
+                self.restamped[target.topic, why] += 1
         else:
             self.refused_count += 1
             if len(self.refused) < MOST_NAMED:

@@ -6,15 +6,24 @@ import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from reactive_kafka.broker.client import Chunk, Connector, Consumer, Inspector, Producer, Written, start_without_group
-from reactive_kafka.cli.dlq.letters import ReplayPlan, ReplayTarget, memory_of, rest, without_ours
+from reactive_kafka.cli.dlq.letters import (
+    ReplayPlan,
+    ReplayTarget,
+    memory_of,
+    original_timestamp,
+    own_headers,
+    rest,
+)
+from reactive_kafka.cli.dlq.timestamps import CONFIGS, limits_of
 from reactive_kafka.cli.errors import Failure
 from reactive_kafka.cli.finding import Cluster, known_topics
 from reactive_kafka.cli.offsets.plan import Log
 from reactive_kafka.cli.options import counted
 from reactive_kafka.cli.positions import logs_of
+from reactive_kafka.clock import SYSTEM_CLOCK
 from reactive_kafka.errors import ReactiveKafkaError
 from reactive_kafka.records import Committed, TopicPartition
 from reactive_kafka.subscription import Partitions
@@ -71,22 +80,49 @@ async def _is_enough(inspector: Inspector, wanted: ReplayPlan, chunk: Chunk, lim
     """Count the records of a chunk; True once there are *limit*."""
     for record in chunk.records:
         target, _ = wanted.wanted(record)
-        if isinstance(target, ReplayTarget) and (other := wanted.other_memory(target.topic)) not in wanted.known:
-            wanted.known[other] = await _reached(inspector, other)
-        wanted.count(chunk.partition, record)
+        if isinstance(target, ReplayTarget):
+            await _learn(inspector, wanted, target.topic)
+        wanted.count(chunk.partition, record, now_ms())
         if limit is not None and wanted.counts.total() >= limit:
             wanted.cut(chunk.partition, record.offset + 1)
             return True
     return False
 
 
-async def carry_out(cluster: Cluster, wanted: ReplayPlan, producing: Mapping[str, Any]) -> int:
-    """Write the records of a plan, and commit after each chunk how far the replay got; the number of records written.
+async def _learn(inspector: Inspector, wanted: ReplayPlan, target: str) -> None:
+    """Ask once for each target how far the other way had come, and what it does with old timestamps."""
+    other = wanted.other_memory(target)
+    if other not in wanted.known:
+        wanted.known[other] = await _reached(inspector, other)
+    if target not in wanted.asked:
+        wanted.asked.add(target)
+        configs = await inspector.topic_configs([target], CONFIGS)
+        if target in configs:
+            wanted.limits[target] = limits_of(configs[target])
+
+
+def now_ms() -> int:
+    """The time of a replay, in milliseconds since the epoch."""
+    return int(SYSTEM_CLOCK.wall() * 1000)
+
+
+class Replayed(NamedTuple):
+    """How many records a replay has written, and how many of these with the time of the replay as their timestamp."""
+
+    records: int = 0
+    restamped: int = 0
+
+
+async def carry_out(cluster: Cluster, wanted: ReplayPlan, producing: Mapping[str, Any]) -> Replayed:
+    """Write the records of a plan, and commit after each chunk how far the replay got.
+
+    A record keeps its original timestamp, unless its target would delete or refuse it for that: it gets the time of
+    the replay then.
 
     Failure: a record could not be written, or another replay has written since the plan was made.
     Cancellation: Waits up to ``CONFIRM_S`` for records that were sent, and commits the position of those confirmed.
     """
-    written = 0
+    written = Replayed()
     try:
         async with cluster.clients(**COMMITTED) as (connector, inspector):
             producer = connector.producer(name="command-line", properties={**producing, **cluster.properties})
@@ -96,12 +132,16 @@ async def carry_out(cluster: Cluster, wanted: ReplayPlan, producing: Mapping[str
                 await memory.begin()
                 async with _reading(cluster, connector, wanted.ranges) as chunks:
                     async for chunk in chunks:
-                        written += await _write(producer, memory, wanted, chunk)
+                        more = await _write(producer, memory, wanted, chunk)
+                        written = Replayed(written.records + more.records, written.restamped + more.restamped)
             finally:
                 await producer.stop()
     except (Failure, ReactiveKafkaError) as error:
-        was = f"{counted(written, 'record')} were replayed before that, and the next replay continues from there"
-        raise Failure(f"{error}; {was}" if written else str(error)) from error
+        if not written.records:
+            raise Failure(str(error)) from error
+        before = f"{counted(written.records, 'record')} were replayed before that"
+        was = f"{before}, and the next replay continues from there"
+        raise Failure(f"{error}; {was}") from error
     return written
 
 
@@ -135,10 +175,11 @@ class _Memory:
                 raise Failure(f"another replay has meanwhile reached {at} in {partition}: {otherwise}")
 
 
-async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk: Chunk) -> int:
+async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk: Chunk) -> Replayed:
     """Write a chunk, wait for the broker, and commit the position of the first record that it has not confirmed."""
     sent: dict[int, asyncio.Future[Written]] = {}
     left = [record.offset for record in chunk.records]
+    restamped = 0
     try:
         for record in chunk.records:
             target = wanted.target(chunk.partition, record)
@@ -146,14 +187,18 @@ async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk:
                 if target.topic not in wanted.counts:
                     it = f"{target.topic} was not among the topics shown"
                     raise Failure(f"{wanted.letters} has changed meanwhile: {it}")
+                is_lost = wanted.loses(target.topic, record, now_ms()) is not None
+                restamped += is_lost
                 sent[record.offset] = await producer.send(
                     target.topic,
                     record.value,
                     key=record.key,
-                    headers=without_ours(record.headers),
+                    headers=own_headers(record.headers),
                     partition=target.partition,
-                    timestamp_ms=record.timestamp,
+                    timestamp_ms=None if is_lost else original_timestamp(record),
                 )
+                # After an interruption nobody asks for an answer that comes late.
+                sent[record.offset].add_done_callback(_is_written)
             left.remove(record.offset)
         if sent:
             await asyncio.wait(sent.values())
@@ -165,7 +210,7 @@ async def _write(producer: Producer, memory: _Memory, wanted: ReplayPlan, chunk:
     for offset, confirmation in sent.items():
         if (error := confirmation.exception()) is not None:
             raise Failure(f"{chunk.partition} offset {offset} could not be written: {error}") from error
-    return len(sent)
+    return Replayed(len(sent), restamped)
 
 
 def _is_written(confirmation: asyncio.Future[Written]) -> bool:

@@ -169,7 +169,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     _mapped("delivery.timeout.ms", OUTGOING, "send_timeout", read.milliseconds, "120000"),
     _refused("key", OUTGOING, 'return Record(value, key="...")'),
     _refused("partition", OUTGOING, "return Record(value, partition=...)", "-1"),
-    _mapped("waitForWriteCompletion", OUTGOING, "wait_for_write", read.boolean, "true"),
+    _ruled("waitForWriteCompletion", OUTGOING, "always so: the ack of the incoming record follows the write", "true"),
     _mapped("max-inflight-messages", OUTGOING, "max_in_flight", read.no_limit, "1024"),
     _mapped("propagate-record-key", OUTGOING, "propagate_key", read.boolean, "false"),
     _mapped("propagate-headers", OUTGOING, "propagate_headers", read.names),

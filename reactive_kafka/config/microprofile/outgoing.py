@@ -22,7 +22,9 @@ class Outgoing(Channel):
         if self.find("delivery.timeout.ms") is None:
             self.set("send_timeout", "2m", None)
         self._events()
-        for name in ("merge", "health-topic-verification-enabled"):
+        # SmallRye's waitForWriteCompletion is about the ack, which follows the write here in any case. Our own
+        # wait_for_write is about the next record, and has no counterpart there.
+        for name in ("merge", "health-topic-verification-enabled", "waitForWriteCompletion"):
             self.said(name, read.boolean, False)
 
     def _events(self) -> None:

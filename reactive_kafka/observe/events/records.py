@@ -114,6 +114,14 @@ class HandlerFailed(RecordFailed):
     """A handler raised after its record had been acked or nacked: that verdict stands."""
 
 
+@event("{records} {was} settled, and the output is lost", level="error")
+class OutputLost(RecordFailed):
+    """An output could not be written, and its record had been acked: by hand, or by a checkpoint transaction.
+
+    The record is not handled again. A replay of its offset makes the output once more.
+    """
+
+
 @event("{records}: another handler of the broadcast failed, too")
 class AlsoFailed(RecordFailed):
     """A record goes to several handlers, and will be nacked for what the first of them raised."""

@@ -148,8 +148,10 @@ class Supervisor:
 
     async def keep_up(self) -> None:
         """Open a session, and a new one whenever it has to be replaced, for ever."""
+        soon_over, clock = 0, asyncio.get_running_loop().time
         while True:
             self.current = opened = OpenSession(await self._open_one())
+            began = clock()
             why = await self._watch(opened)
             if not opened.session.has_ended():
                 opened.ended_for = why
@@ -158,8 +160,12 @@ class Supervisor:
             logger.error("%s", self._start_reason)
             await self._end(opened)
             self.current = None
-            if not opened.was_ready:
-                await asyncio.sleep(self._limits.retry_s)
+            # That it started is no progress, nor that one small job ran on it: a session that lasts is.
+            if opened.was_ready and clock() - began >= self._maker.longest_retry_s:
+                soon_over = 0
+            else:
+                await asyncio.sleep(self._backoff.draw_s(soon_over))
+                soon_over += 1
 
     async def stop(self) -> None:
         """End the session, its process and the threads; to be called when :meth:`keep_up` has ended."""
@@ -207,8 +213,11 @@ class Supervisor:
 
     async def _try_later(self, complaint: Complaint, why: str) -> None:
         complaint.tell(why, asyncio.get_running_loop().time())
-        backoff = Backoff(self._limits.retry_s, self._maker.longest_retry_s)  # the maker changes its mind
-        await asyncio.sleep(backoff.draw_s(complaint.attempts - 1))
+        await asyncio.sleep(self._backoff.draw_s(complaint.attempts - 1))
+
+    @property
+    def _backoff(self) -> Backoff:
+        return Backoff(self._limits.retry_s, self._maker.longest_retry_s)  # the maker changes its mind
 
     async def _watch(self, opened: OpenSession) -> str:
         """Look at the session until it has to be replaced; returns why."""

@@ -28,20 +28,34 @@ class Api(NamedTuple):
 TIMED_OUT = 7
 LOADING, NOT_AVAILABLE, NOT_COORDINATOR = 14, 15, 16
 NOT_ALLOWED = (30, "GroupAuthorizationFailedError")
+SERVER_ERROR = (-1, "[Error -1]")
+NEW_TO_AIOKAFKA = (91, "[Error 91] RESOURCE_NOT_FOUND")
+KNOWN_TO_NOBODY = (999, "[Error 999]")
+REFUSED = (SERVER_ERROR, NEW_TO_AIOKAFKA, KNOWN_TO_NOBODY)
+"""Of every request: codes that Kafka does not call retriable, in aiokafka's list, in Kafka's alone, and in none."""
 COMMIT = 8
 COORDINATOR = (LOADING, NOT_AVAILABLE, NOT_COORDINATOR)
 APIS = (
-    Api(1, "Fetch", (3, 5, 6, TIMED_OUT, 9)),
-    Api(2, "ListOffsets", (3, 5, 6, TIMED_OUT)),
+    Api(1, "Fetch", (3, 5, 6, TIMED_OUT, 9), REFUSED),
+    Api(2, "ListOffsets", (3, 5, 6, TIMED_OUT), REFUSED),
     Api(3, "Metadata", (5, TIMED_OUT)),
-    Api(COMMIT, "OffsetCommit", (*COORDINATOR, TIMED_OUT, 3), (NOT_ALLOWED,)),
-    Api(9, "OffsetFetch", COORDINATOR, (NOT_ALLOWED,)),
-    Api(10, "FindCoordinator", (LOADING, NOT_AVAILABLE), (NOT_ALLOWED,)),
+    Api(COMMIT, "OffsetCommit", (*COORDINATOR, TIMED_OUT, 3), (NOT_ALLOWED, *REFUSED)),
+    Api(9, "OffsetFetch", COORDINATOR, (NOT_ALLOWED, *REFUSED)),
+    Api(10, "FindCoordinator", (LOADING, NOT_AVAILABLE), (NOT_ALLOWED, *REFUSED)),
     Api(
-        11, "JoinGroup", (*COORDINATOR, 25), (NOT_ALLOWED, (23, "InconsistentGroupProtocolError"), (24, "InvalidGroup"))
+        11,
+        "JoinGroup",
+        (*COORDINATOR, 25),
+        (
+            NOT_ALLOWED,
+            (23, "InconsistentGroupProtocolError"),
+            (24, "InvalidGroup"),
+            (81, "GROUP_MAX_SIZE_REACHED"),
+            *REFUSED,
+        ),
     ),
-    Api(12, "Heartbeat", (*COORDINATOR, 27, 22, 25)),
-    Api(14, "SyncGroup", (NOT_AVAILABLE, NOT_COORDINATOR, 22, 25, 27), (NOT_ALLOWED,)),
+    Api(12, "Heartbeat", (*COORDINATOR, 27, 22, 25), REFUSED),
+    Api(14, "SyncGroup", (NOT_AVAILABLE, NOT_COORDINATOR, 22, 25, 27), (NOT_ALLOWED, *REFUSED)),
 )
 SAID = {23: "other members of the group divide the partitions in another way: set partition.assignment.strategy to one "
     "of theirs, or give this channel a group_id of its own"}  # fmt: skip

@@ -234,7 +234,7 @@ async def test_h16_naive_consumers_of_one_static_name_throw_each_other_out_for_e
         ):
 
             def refusals(told: list[KafkaError]) -> int:
-                return sum("UnknownError" in str(error) for error in told)
+                return sum("FENCED_INSTANCE_ID" in str(error) for error in told)
 
             # One that hears by its heartbeat that its name is taken joins as a new member, and throws the other out.
             # One that hears it while it joins keeps its member id, and is refused for ever.

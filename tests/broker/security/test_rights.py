@@ -8,6 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
+from reactive_kafka import App
+from tests.broker.hazards.faults import until
 from tests.broker.security.guarded import Guarded, Right
 from tests.broker.security.service import Service
 
@@ -71,6 +73,7 @@ def denied(guarded: Guarded, rights: set[Right], **more: object) -> Iterator[tup
 NO_READ = "the topic 'orders-{}' may not be read: the right to describe and read it is missing"
 NO_FETCH = "TopicAuthorizationFailedError: orders-{}: a right on the topic is missing (READ"
 NO_GROUP = "GroupAuthorizationFailedError: group-{}: the right READ on the group is missing"
+NO_RIGHT = "TopicAuthorizationFailedError: results-{}: a right on the topic is missing (READ, or WRITE for"
 NO_LETTERS = "the dead-letter topic 'letters-{}' does not exist, or the right to see it is missing"
 NO_WRITE = "nothing can be written to 'letters-{}' for "
 NO_IDEMPOTENCE = "ClusterAuthorizationFailedError: the right WRITE on a topic is missing, or IDEMPOTENT_WRITE on the"
@@ -229,3 +232,27 @@ async def test_a_right_that_delayed_retries_lack_is_named_and_may_be_granted_lat
             await service.until_committed(3)
             await service.until_ready()
             assert Counter(service.handled) == Counter({b"1": 1, b"bad 2": 2, b"3": 1})
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        pytest.param({IDEMPOTENT}, NO_RIGHT, id="unseen"),
+        pytest.param({SEE_RESULTS, IDEMPOTENT}, NO_RIGHT, id="seen"),
+    ],
+)
+async def test_a_right_to_write_that_is_missing_is_named_before_anything_is_sent(
+    guarded: Guarded, given: set[Right], words: str
+) -> None:
+    with denied(guarded, given) as (service, rights):
+        kafka = guarded.way("PLAIN", user=USER)
+        outgoing = {"results": {"topic": service.results}}
+        app = App({"kafka": kafka, "outgoing": outgoing, "http": {"enabled": False}})
+        emitter = app.emitter("results")
+        async with app:
+            await until(lambda: words.format(service.topic[-8:]) in str(app.health().ready.to_json()), "named", 5)
+            assert app.health().ready.status == "DOWN"
+            rights.grant(WRITE_RESULTS)
+            await until(lambda: app.health().ready.status == "UP", "it is ready")
+            await emitter.send(b"1")
+            assert await service.written() == [b"1"]

@@ -171,6 +171,8 @@ def test_retries_of_a_poll_are_no_retries_of_a_handler() -> None:
     ("attributes", "found"),
     [
         ({"waitForWriteCompletion": "false"}, {"wait_for_write": False}),
+        ({"waitForWriteCompletion": "true"}, {"wait_for_write": False}),
+        ({}, {"wait_for_write": False}),
         ({"max-inflight-messages": "7"}, {"max_in_flight": 7}),
         ({"max-inflight-messages": "0"}, {"max_in_flight": 2**31 - 1}),
         ({"propagate-record-key": "on"}, {"propagate_key": True}),

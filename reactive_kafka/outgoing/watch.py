@@ -1,0 +1,71 @@
+"""Whether the brokers that are written to answer: asked all the time, for what is not sent fails at nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from math import inf
+
+from reactive_kafka.clock import Clock
+from reactive_kafka.errors import BrokerError
+from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, Observer
+from reactive_kafka.tasks import ends_with_others
+
+CHECK_S = 2.0
+"""How often a broker is asked. With the time that an answer may take, readiness is DOWN within five seconds."""
+
+
+class BrokerWatch:
+    """Asks the brokers of one outgoing channel whether they are there.
+
+    Args:
+        check: Raises BrokerError where no broker answers, after 2.5 s at most.
+        answered: Called after each check that was answered.
+    """
+
+    def __init__(
+        self,
+        channel: str,
+        check: Callable[[], Awaitable[None]],
+        clock: Clock,
+        observer: Observer,
+        answered: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._channel = channel
+        self._check = check
+        self._clock = clock
+        self._observer = observer
+        self._answered = answered
+        self._away_since: float | None = None
+        self._heard_at = -inf
+        self.silence: str | None = None  # why no broker answers
+
+    def heard(self) -> None:
+        """A broker has confirmed a write: it need not be asked now."""
+        self._heard_at = self._clock.monotonic()
+
+    async def run(self) -> None:
+        """Ask for ever."""
+        while True:
+            await asyncio.sleep(ends_with_others(CHECK_S, self._clock.monotonic()))
+            if self.silence is None and self._clock.monotonic() - self._heard_at < CHECK_S:
+                continue
+            try:
+                await self._check()
+            except BrokerError as error:
+                self._is_away(str(error))
+            else:
+                self._is_back()
+                self._answered()
+
+    def _is_away(self, reason: str) -> None:
+        if self._away_since is None:
+            self._away_since = self._clock.monotonic()
+        self.silence = reason
+        self._observer.on(BrokerUnavailable(channel=self._channel, reason=reason))
+
+    def _is_back(self) -> None:
+        if self._away_since is not None:
+            away_s = self._clock.monotonic() - self._away_since
+            self._observer.on(BrokerAvailable(channel=self._channel, away_s=away_s))
+        self._away_since = self.silence = None

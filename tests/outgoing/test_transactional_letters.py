@@ -1,0 +1,27 @@
+"""The letters of an exactly-once channel that a transaction is to write."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.outgoing.outbox import Outbound
+from reactive_kafka.outgoing.transactional_letters import TransactionalLetters
+from reactive_kafka.records import RecordBytes, TopicPartition
+from reactive_kafka.testing import record
+from reactive_kafka.verdicts.message import new_message
+
+
+async def test_a_letter_that_was_written_does_not_count_as_one_that_is_to_be() -> None:
+    unused: Any = None
+    letters = TransactionalLetters(unused, unused, unused, lambda work, name, context=None: None)
+    tracker = OffsetTracker(TopicPartition("orders", 0), 0)
+    tracker.deliver(range(2), 2)
+    delivery = new_message(b"bad", record(b"bad"), tracker, 0)
+    writing = asyncio.ensure_future(letters.write(delivery, Outbound("dead", RecordBytes(b"bad"))))
+    await asyncio.sleep(0)
+    (letter,) = letters.before(tracker, 1)
+    letter.done.set_result(None)  # its record is settled from here on, and who waits for it has not had its turn
+    assert letters.before(tracker, 1) == []
+    await writing
