@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, Headers, Message
-from reactive_kafka.observe.events import RecordPutOff
+from reactive_kafka.observe.events import RecordDelayed, RecordPutOff
 from tests.app.helpers import Recorder, facts, in_virtual_time, make_app, make_broker, now, running, send, tp, until
 
 TOPICS = ["orders_retry_1000", "orders_retry_10000"]
@@ -362,3 +362,19 @@ async def test_what_cannot_come_later_is_an_error_of_the_handlers(
         await test.settled()
         assert facts(test).totals[tp()].nacked == {}
     assert str(told[0]) == f"channel 'orders': retry_later({delay!r}): {problem}"
+
+
+@in_virtual_time
+async def test_the_event_of_a_delayed_record_has_its_topic_and_the_delay_in_seconds() -> None:
+    recorder = Recorder()
+    app = make_app(
+        recorder, failure_strategy="delayed-retry-topic", delayed_retry={"topics": TOPICS}, commit_interval="100ms"
+    )
+    failing(app, 2)
+    async with running(app) as test:
+        await send(test, b"x")
+        await until(lambda: len(recorder.of(RecordDelayed)) == 2, 30)
+        await test.settled(timeout=60)
+    told = [(one.to, one.delay_s, one.offset) for one in recorder.of(RecordDelayed)]
+    assert told == [("orders_retry_1000", 1.0, 0), ("orders_retry_10000", 10.0, 0)]
+    assert "next try in 1 s" in recorder.of(RecordDelayed)[0].text()

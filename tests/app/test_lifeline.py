@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Message
+from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.observe.events import SessionOver, SessionUp
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import (
@@ -236,3 +237,25 @@ async def test_a_stop_while_it_is_alone_ends_in_time() -> None:
         asked_at = now()
         await test.app.stop()
         assert now() - asked_at < 7
+
+
+@pytest.mark.parametrize("how", ["broken", "restarted"])
+@in_virtual_time
+async def test_the_session_of_a_client_that_was_replaced_suspends_nothing(how: str) -> None:
+    began, recorder = list[tuple[float, int]](), Recorder()
+    async with running(slow_app(began, recorder)) as test:
+        await send(test, b"")
+        await until(lambda: len(began) == 1)
+        if how == "broken":
+            test.broker.fail_next("poll", TransientBrokerError("the client is broken"))
+            await until(lambda: test.broker.generation("billing") >= 2, 30)
+        else:
+            await test.app.channel("orders").stop()
+            await test.app.channel("orders").start()
+        await until(lambda: test.app.channel("orders").is_ready, 60)
+        restarted_at = now()
+        await send(test, *[b""] * 30)
+        await test.settled(timeout=100)
+        took_s = now() - restarted_at
+        assert took_s < 33, "thirty records of a second each"
+        assert not recorder.of(SessionOver)

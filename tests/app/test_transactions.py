@@ -12,6 +12,7 @@ from reactive_kafka import App, Batch, Message
 from reactive_kafka.checkpoint.store import Checkpoint
 from reactive_kafka.checkpoint.stores.memory import Outcome, Rows
 from reactive_kafka.errors import CheckpointError, CheckpointRefusedError, CommitRefusedError
+from reactive_kafka.observe.events import RecordPoisoned
 from tests.app.checkpoints import GROUP, app_on, row, store_of
 from tests.app.helpers import (
     Recorder,
@@ -699,3 +700,32 @@ async def test_a_commit_that_is_to_be_repeated_waits_for_the_transaction_that_is
         go_on.set()
         await test.settled()
         assert row(rows).position == 2
+
+
+@pytest.mark.parametrize("at", ["entry", "end"])
+@in_virtual_time
+async def test_a_record_does_not_age_while_its_transaction_waits_for_the_store(at: str) -> None:
+    rows, recorder = Rows(), Recorder()
+    app, calls = app_on(rows, recorder, unprocessed_record_max_age="60s"), Calls()
+
+    @app.incoming("orders")
+    async def store(message: Message[bytes]) -> None:
+        calls.append(message.offset)
+        is_first = len(calls) == 1
+        rows.faults.away = is_first and at == "entry"
+        async with message.transaction() as connection:
+            connection[message.offset] = 1
+            await asyncio.sleep(50 if at == "entry" else 5)  # which counts
+            rows.faults.away = is_first and at == "end"
+
+    async with running(app) as test:
+        await send(test, b"x")
+        await until(lambda: rows.faults.away, 60)
+        for _ in range(2000):  # 200 s, all the while looked at
+            await asyncio.sleep(0.1)
+            assert test.app.health().live.is_up
+        rows.faults.away = False
+        await asyncio.sleep(45)  # less than what is left to the record, more than what its time away would have left
+        assert test.app.health().live.is_up
+        await until(lambda: rows.data == {0: 1}, 60)
+        assert not recorder.of(RecordPoisoned)

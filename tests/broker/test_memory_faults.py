@@ -16,7 +16,7 @@ from reactive_kafka.errors import (
     OutcomeUnknownError,
     TransientBrokerError,
 )
-from reactive_kafka.records import Committed, TopicPartition
+from reactive_kafka.records import Committed, RecordBytes, TopicPartition
 from reactive_kafka.subscription import Topics
 from reactive_kafka.testing import FakeClock, MemoryBroker, run_in_virtual_time
 from tests.broker.contract import goes_on_for_a_while
@@ -523,3 +523,33 @@ async def test_nothing_is_left_behind_when_all_have_stopped() -> None:
         cluster.broker.hold("commit", answer=True)
     await cluster.broker.close()
     assert asyncio.all_tasks() == before
+
+
+async def test_a_topic_that_nobody_can_write_to_says_why_and_takes_records_again() -> None:
+    cluster = cluster_with(1)
+    async with producing(cluster) as producer:
+        for error in (None, FatalBrokerError("the right WRITE is missing")):
+            cluster.broker.topic_away("t", error)
+            with pytest.raises(TransientBrokerError if error is None else FatalBrokerError):
+                await producer.write(P0, [RecordBytes(b"x", None, (), None)])
+            cluster.broker.topic_back("t")
+            await producer.write(P0, [RecordBytes(b"x", None, (), None)])
+    assert len(cluster.broker.log(P0)) == 2
+    await cluster.broker.close()
+
+
+def test_the_session_of_a_member_that_has_stopped_is_not_kept_up_by_the_time_that_passes() -> None:
+    async def main(clock: FakeClock) -> None:
+        cluster = MemoryCluster(MemoryBroker(clock))
+        cluster.broker.create_topic("t", 1)
+        async with joined(cluster, "t", "g") as member:
+            await member.until_assigned(1)
+            await asyncio.sleep(60)
+            assert member.consumer.session_ends_at() > clock.monotonic()
+        left_at = clock.monotonic()
+        ends_at = member.consumer.session_ends_at()
+        await asyncio.sleep(60)
+        assert left_at < member.consumer.session_ends_at() == ends_at < clock.monotonic()
+        await cluster.broker.close()
+
+    run_in_virtual_time(main)

@@ -9,9 +9,10 @@ import signal
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
+from typing import Protocol
 
 from tests.simulation.around import AROUND
 from tests.simulation.chain import EXPECTED as OF_CHAINS
@@ -20,9 +21,21 @@ from tests.simulation.ends import EXPECTED as OF_ENDS
 from tests.simulation.ends import run_ends
 from tests.simulation.odd_draw import ON
 from tests.simulation.offsets_draw import STORE_FAULTS
-from tests.simulation.run import REPLAY, features, report, run, scenario_of
+from tests.simulation.outages import EXPECTED as OF_OUTAGES
+from tests.simulation.outages import run_outage
+from tests.simulation.rounds import EXPECTED as OF_ROUNDS
+from tests.simulation.rounds import run_rounds
+from tests.simulation.run import REPLAY, features, report, run, scenario_of, silence
 from tests.simulation.runtime_draw import STOPS
 from tests.simulation.scenario import CONTROL, FAULTS, SPARK_FAULTS
+
+
+class Played(Protocol):
+    """A seed of a world, played."""
+
+    violations: list[str]
+    bites: Counter[str]
+
 
 CHUNK = 25
 MOST_SHOWN = 5
@@ -32,8 +45,14 @@ KINDS = (
     "outage", "pause", "retention", "cooperative", "middleware", "filter", "several", "broadcast",
     "stops", "every", "cap",
 )  # fmt: skip
-WORLDS = {"chain": (run_chain, OF_CHAINS), "ends": (run_ends, OF_ENDS)}
-"""Seeds of other kinds, with what must happen in many of them: what a handler sends, and ends of reading."""
+WORLDS: dict[str, tuple[Callable[[int], Played], tuple[str, ...]]] = {
+    "chain": (run_chain, OF_CHAINS),
+    "ends": (run_ends, OF_ENDS),
+    "outages": (run_outage, OF_OUTAGES),
+    "rounds": (run_rounds, OF_ROUNDS),
+}
+"""Seeds of other kinds, with what must happen in many of them: what a handler sends, ends of reading, long outages, and
+rounds of everything with a rest after each."""
 LONGEST_S = 60.0
 """Of real time, for one seed: most take a tenth of a second."""
 ENOUGH = 300
@@ -114,7 +133,7 @@ def play_world(seeds: range, mode: str) -> tuple[int, Counter[str], list[tuple[i
     for seed in seeds:
         again = f"again: python -m tests.simulation --mode {mode} --seed {seed}"
         try:
-            with at_most(LONGEST_S):
+            with at_most(LONGEST_S), silence():
                 played = WORLDS[mode][0](seed)
         except (Exception, NoEnd) as error:
             red.append((seed, f"seed {seed}: {type(error).__name__}: {error}\n{again}"))
@@ -163,7 +182,7 @@ def hunt(first: int, count: int, mode: str | None) -> int:
     for seed in range(first, first + count):
         _, _, red = play(range(seed, seed + 1), mode)
         if red:
-            broken = sorted(set(re.findall(r"^([CEIOS]\d+), ", red[0][1], re.MULTILINE))) or ["crash or no end"]
+            broken = sorted(set(re.findall(r"^([CEILORSV]\d+), ", red[0][1], re.MULTILINE))) or ["crash or no end"]
             print(f"red: seed {seed}, {' '.join(broken)}")
             return 1
     return 0

@@ -66,6 +66,10 @@ class Promise:
         cooperative: A rebalance moves some partitions and leaves the others.
         broadcast: Each record has a second handler, which is to be through with it, too.
         filters: Some records are skipped: see several_draw.py.
+        max_age_s: How long a handler may have a record; 0: as long as it likes.
+        backoff_s: The longest wait before another attempt.
+        drain_s: How long a stop waits for handlers.
+        grace_s: How long a revocation does.
         graceful: There are no faults, and every handler ends within the time that a leave or a rebalance gives it.
     """
 
@@ -99,6 +103,10 @@ class Promise:
     cooperative: bool = False
     broadcast: bool = False
     filters: bool = False
+    max_age_s: float = 0.0
+    backoff_s: float = 0.0
+    drain_s: float = 0.0
+    grace_s: float = 0.0
 
     def settles(self, event: Event) -> bool:
         """Whether a commit may pass the record of this event from then on."""
@@ -131,6 +139,24 @@ class Folder(NamedTuple):
     call: int
 
 
+class Said(NamedTuple):
+    """An event of an application's, as its observers got it.
+
+    Attributes:
+        at: Virtual time, in seconds, as the history has it.
+        until: Its place in the history.
+        who: The application.
+        name: The class of the event.
+        fields: Its fields, by name; partitions are tuples.
+    """
+
+    at: float
+    until: int
+    who: str
+    name: str
+    fields: Mapping[str, Any]
+
+
 class Tally(NamedTuple):
     """What an application said of itself; ``until`` is the place in the history when it did."""
 
@@ -156,12 +182,13 @@ class Case:
         log_end: partition -> end of its log, trailing markers included.
         committed: partition -> what the group has at last.
         tallies: Of the applications that still ran at the end.
-        leaks: Names of tasks that were left behind.
+        leaks: Names of tasks and timers that were left behind.
         sink: range id -> what Spark jobs have written there.
         innocent: Ids of records with which no Spark job ever fails.
         beside: partition -> what Kafka has at last, where the position lives in a store.
         user: place -> how often transactions have written its record.
         letters: What was written to dead-letter and retry topics.
+        said: The events of all applications.
     """
 
     events: Sequence[Event]
@@ -176,6 +203,7 @@ class Case:
     beside: Mapping[Partition, int] = field(default_factory=dict)
     user: Mapping[Place, int] = field(default_factory=dict)
     letters: Sequence[Letter] = ()
+    said: Sequence[Said] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +244,13 @@ def check(case: Case) -> list[Violation]:
         from tests.simulation.spark_rules import SPARK_RULES
 
         rules += SPARK_RULES
+    from tests.simulation.event_rules import EVENT_RULES
     from tests.simulation.flow_rules import FLOW_RULES
     from tests.simulation.group_rules import GROUP_RULES
     from tests.simulation.letter_rules import LETTER_RULES
     from tests.simulation.offset_rules import rules_for
 
-    rules += [*FLOW_RULES, *GROUP_RULES, *LETTER_RULES, *rules_for(case.promise)]
+    rules += [*EVENT_RULES, *FLOW_RULES, *GROUP_RULES, *LETTER_RULES, *rules_for(case.promise)]
     return [violation for rule in rules for violation in rule(history)]
 
 

@@ -162,7 +162,9 @@ class Member:
     # -- what the application says
 
     def on(self, event: told.Event) -> None:
-        """Note what explains records that no handler ends."""
+        """Note it, and what explains records that no handler ends."""
+        if not self.is_dead:
+            self.world.say(self.who, event)
         if isinstance(event, told.RecordIgnored):
             self.note("ignored", tp=tuple(event.partition), offset=event.offset)
         elif isinstance(event, told.OffsetReset):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 from reactive_kafka import App, Channel
@@ -67,13 +68,21 @@ def scenario_of(seed: int) -> Scenario:
 def run(seed: int) -> tuple[Outcome, list[Violation]]:
     """Play the scenario of a seed, and judge it."""
     scenario = scenario_of(seed)
-    logger = logging.getLogger("reactive_kafka")
-    was_disabled, logger.disabled = logger.disabled, True  # what it says is noted as events
-    try:
+    with silence():
         outcome = run_seeded(lambda clock: play(scenario, clock, can_restart="restart" in features()), seed)
+    return outcome, check(outcome.case)
+
+
+@contextmanager
+def silence() -> Iterator[None]:
+    """Let the applications log nothing: what they say is noted as events."""
+    logger = logging.getLogger("reactive_kafka")
+    was_disabled = logger.disabled
+    logger.disabled = True
+    try:
+        yield
     finally:
         logger.disabled = was_disabled
-    return outcome, check(outcome.case)
 
 
 def report(outcome: Outcome, violations: list[Violation], each: int = 2) -> Iterator[str]:

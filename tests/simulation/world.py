@@ -13,9 +13,10 @@ from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.broker.memory.positions import CommitEntry
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.testing import FakeClock
-from tests.simulation.checker import Case, Folder, Headers, Letter, Place, Promise, Stored, Tally
+from tests.simulation.checker import Case, Folder, Headers, Letter, Place, Promise, Said, Stored, Tally
 from tests.simulation.disturb import Disturbances
 from tests.simulation.fake_store import Database
+from tests.simulation.held import held, timers
 from tests.simulation.history import Event, Kind, Partition
 from tests.simulation.member import Member, encode
 from tests.simulation.odd_draw import RATES
@@ -85,6 +86,7 @@ class World:
         self._at_calls: dict[int, list[Callable[[], None]]] = {}
         self._owners: dict[Partition, tuple[str, int, int]] = {}
         self.letters: list[Letter] = []
+        self.said: list[Said] = []
         self._ended: set[Place] = set()
         self._looked_at = 0  # so many events, for records that have ended
         self._sends = 0  # on their way
@@ -114,6 +116,12 @@ class World:
         at = round(self.clock.monotonic() - self._began, 6)
         self.events.append(Event(at, kind, who, tp, **details))
         self.bite(f"{kind} {details.get('note', '')}" if kind in WITH_NOTE else kind)
+
+    def say(self, who: str, event: Any) -> None:
+        """Note an event of an application's, as it was then."""
+        at = round(self.clock.monotonic() - self._began, 6)
+        fields = {name: _plain(getattr(event, name)) for name in type(event).__dataclass_fields__}
+        self.said.append(Said(at, len(self.events), who, type(event).__name__, fields))
 
     def bite(self, what: str) -> None:
         """Count something that really happened."""
@@ -277,6 +285,7 @@ class World:
         await asyncio.gather(*self._tasks)
         await self._heal()
         tallies = await self._drained()
+        forgotten = self._forgotten()
         self._is_over = True
         if self.scenario.graceful:
             self.bite("graceful")
@@ -289,7 +298,14 @@ class World:
             raise self._errors[0]
         await self.broker.close()
         leaks = sorted(task.get_name() for task in asyncio.all_tasks() if task is not asyncio.current_task())
-        return self._case(tuple(tallies), leaks)
+        set_still = [f"timer of {name}" for name in sorted(timers(asyncio.get_running_loop()))]
+        return self._case(tuple(tallies), [*leaks, *set_still, *forgotten])
+
+    def _forgotten(self) -> list[str]:
+        """Collections of an application at rest that hold tasks which have ended."""
+        staying = [member for member in self.members if not member.is_leaving]
+        over = held(staying[0].app._run).over if staying else ()
+        return [f"{name} holds one that has ended" for name in sorted(over)]
 
     def _case(self, tallies: Any, leaks: list[str]) -> Case:
         self.look_at_copies()
@@ -313,6 +329,7 @@ class World:
             tallies=tallies,
             leaks=leaks,
             letters=self.letters,
+            said=self.said,
         )
 
     async def join(self) -> Member:
@@ -419,6 +436,15 @@ class World:
         return True
 
 
+def _plain(value: object) -> object:
+    """Partitions as tuples, for the checker shares nothing with the package."""
+    if isinstance(value, TopicPartition):
+        return tuple(value)
+    if isinstance(value, frozenset):
+        return frozenset(_plain(one) for one in value)
+    return value
+
+
 def _ends(event: Event) -> bool:
     if event.kind == "end":
         return event.note == "ok"
@@ -479,6 +505,10 @@ def promise(scenario: Scenario) -> Promise:
         cooperative=scenario.cooperative,
         broadcast="aside" in scenario.several,
         filters=scenario.filters,
+        max_age_s=float(settings["unprocessed_record_max_age"]),
+        backoff_s=float(settings.get("retry", {}).get("max_backoff", 0.0)),
+        drain_s=float(settings["drain_timeout"]),
+        grace_s=float(settings["revoke_grace"]),
     )
 
 

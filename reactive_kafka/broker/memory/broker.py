@@ -15,7 +15,7 @@ from reactive_kafka.broker.memory.positions import CommitEntry
 from reactive_kafka.broker.memory.rules import MemoryRecord, PartitionLog, Spoiled
 from reactive_kafka.broker.memory.state import Call, Hold, MemoryState, Request, Step
 from reactive_kafka.clock import SYSTEM_CLOCK, Clock
-from reactive_kafka.errors import BrokerError, RejectedRecordError
+from reactive_kafka.errors import BrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.records import Committed, HeaderPairs, RecordBytes, TopicPartition
 from reactive_kafka.wire import record_problem
 
@@ -210,13 +210,17 @@ class _Faults:
     def answer_timeout_s(self, seconds: float) -> None:
         self._state.faults.answer_timeout_s = seconds
 
-    def topic_away(self, topic: str) -> None:
-        """Let nobody write to a topic: sends to it raise TransientBrokerError, until :meth:`topic_back`."""
-        self._state.faults.away.add(topic)
+    def topic_away(self, topic: str, error: BrokerError | None = None) -> None:
+        """Let nobody write to a topic: sends to it raise *error*, until :meth:`topic_back`.
+
+        Without *error* that is a TransientBrokerError; a FatalBrokerError stands for a right that was withdrawn.
+        """
+        away = TransientBrokerError(f"topic {topic!r} of the in-memory broker is away")
+        self._state.faults.away[topic] = away if error is None else error
 
     def topic_back(self, topic: str) -> None:
         """Let a topic be written to again."""
-        self._state.faults.away.discard(topic)
+        self._state.faults.away.pop(topic, None)
 
     def leader_away(self, partition: TopicPartition, node: str | None = None) -> None:
         """Let nobody read or write a partition until :meth:`leader_back`: *node* does not answer; None: none leads it.

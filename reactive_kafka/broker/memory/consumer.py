@@ -56,6 +56,7 @@ class MemoryConsumer(MemoryQuestions):
         kind = CooperativeMember if self._whole else Member if self._is_static else kind
         self._member = kind(name, subscription, properties)
         self._has_joined = False
+        self._left_at: float | None = None  # when it was stopped; monotonic
         self._first = 0  # which partition a poll looks at first
         self._woken = False
 
@@ -143,11 +144,13 @@ class MemoryConsumer(MemoryQuestions):
         return self._member.member_id in self._group.members
 
     def session_ends_at(self) -> float:
-        if not self._has_joined:
+        if not self._has_joined and self._left_at is None:
             return inf
+        # A client that has stopped hears no more from the group, as a real one: its session ends where it stood.
+        left_at = inf if self._left_at is None else self._left_at
         down_since = self._state.faults.down_since if self._state.faults.down else inf
         cut_since = inf if self._member.cut_since is None else self._member.cut_since
-        return min(down_since, cut_since, self._state.clock.monotonic()) + self._member.session_timeout_s
+        return min(left_at, down_since, cut_since, self._state.clock.monotonic()) + self._member.session_timeout_s
 
     async def commit(self, offsets: Mapping[TopicPartition, Committed], generation: int) -> None:
         await self._commit("commit", Group.commit, offsets, generation)
@@ -211,6 +214,8 @@ class MemoryConsumer(MemoryQuestions):
         return Sight(frozenset(self._subscription.topics) - self._state.logs.keys(), silent=silent, held_up=held_up)
 
     async def stop(self) -> None:
+        if self._has_joined:
+            self._left_at = self._state.clock.monotonic()
         self._has_joined = False
         if not self._member.crashed:
             if self._group is not None and self._state.faults.down:

@@ -98,7 +98,7 @@ class Faults:
         self.down = False
         self.down_since = 0.0  # when it went down last, by the monotonic clock
         self.answer_timeout_s = 10.0
-        self.away: set[str] = set()  # topics that nobody can write to
+        self.away: dict[str, BrokerError] = {}  # topics that nobody can write to -> why
         self.unstorable: dict[TopicPartition, BrokerError] = {}  # partitions whose positions are refused -> why
         self.leaders_away: dict[TopicPartition, str | None] = {}  # partitions that nobody can use -> their leader
         self._scripts: defaultdict[tuple[Call, str | None], deque[Step]] = defaultdict(deque)
@@ -127,7 +127,7 @@ class Faults:
         if self.down:
             raise TransientBrokerError("the in-memory broker is down")
         if call == "send" and of in self.away:
-            raise TransientBrokerError(f"topic {of!r} of the in-memory broker is away")
+            raise self.away[of].with_traceback(None)
         await asyncio.sleep(0)
         script = self._script(call, of)
         if not script:
