@@ -499,6 +499,18 @@ MUTANTS = (
            "not (waits_for_remains and self._owned.has_remains()) and not", "not"),
     Mutant("a flush leaves those that wait for more records alone", "outgoing/writer.py",
            "        for more in self._lingering.values():\n            more.set()\n        before =", "        before ="),
+    # their neighbours
+    Mutant("the scopes of writes that have ended are kept", "outgoing/writer.py",
+           "                    self._scopes.discard(scope)\n", "                    pass\n", "rounds"),
+    Mutant("those who have heard of their commit are kept waiting", "verdicts/partition.py",
+           "        self._waiters = [waiter for waiter in self._waiters if not waiter.future.done()]\n", "", "rounds"),
+    Mutant("lanes that were looked at are kept", "delivery/pool.py", "        worker.left.clear()\n", "        pass\n", "rounds"),
+    Mutant("a reason for a pause is never withdrawn", LANES,
+           "            self._channel.pop(reason, None)\n        elif", "            pass\n        elif", "rounds"),
+    Mutant("an attempt is told by the number of the next one", "delivery/workers.py",
+           "HandlerRetried(**about, attempt=attempt, wait_s=wait_s)", "HandlerRetried(**about, attempt=attempt + 1, wait_s=wait_s)"),
+    Mutant("a channel that waits once is never ready again", "delivery/attempts.py",
+           "            del self._troubles[worker]\n", "            pass\n", "rounds"),
     # ends of reading
     Mutant("the hole between two ranges is passed", OFFSETS, "return min(self.outside_plans(self.safe), self.limit)", "return self.outside_plans(self.safe)",
            "ends"),
