@@ -511,6 +511,10 @@ MUTANTS = (
            "HandlerRetried(**about, attempt=attempt, wait_s=wait_s)", "HandlerRetried(**about, attempt=attempt + 1, wait_s=wait_s)"),
     Mutant("a channel that waits once is never ready again", "delivery/attempts.py",
            "            del self._troubles[worker]\n", "            pass\n", "rounds"),
+    Mutant("transactions that have ended are kept", "outgoing/transactions.py",
+           "        self._open.discard(transaction)\n", "        pass\n", "rounds"),
+    Mutant("records whose transaction has ended are kept", "outgoing/exactly_once.py",
+           "                    del self._ending[key]\n", "                    pass\n", "rounds"),
     # ends of reading
     Mutant("the hole between two ranges is passed", OFFSETS, "return min(self.outside_plans(self.safe), self.limit)", "return self.outside_plans(self.safe)",
            "ends"),
