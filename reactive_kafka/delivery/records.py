@@ -104,7 +104,8 @@ class Dispatcher(SharedRuns):
                     failed = error
                 if failed is not None:  # not in the except block: this is not to become the context of a later error
                     if not worker.is_abandoned:
-                        tracker.end_run(index, now)
+                        # Not "now": its clock may have stood meanwhile.
+                        tracker.end_run(index, tracker.run_since)
                     await self._failed(worker, message_of(given, record, tracker, index), failed)
                     failed = None
                     if worker.is_spent:

@@ -220,9 +220,10 @@ class MemoryConsumer(MemoryQuestions):
         if not self._member.crashed:
             if self._group is not None and self._state.faults.down:
                 self._group.cannot_leave(self._member)
-            elif self._group is not None:
-                self._group.leave(self._member)
-            await self._member.close()
+            else:
+                if self._group is not None:
+                    self._group.leave(self._member)
+                await self._member.close()
             self.wake()
 
     async def check(self) -> None:

@@ -39,6 +39,7 @@ class Group:
         self._promised: dict[TopicPartition, str] = {}
         self._rebalancing: asyncio.Task[None] | None = None
         self._later: dict[asyncio.Task[None], None] = {}
+        self._ghosts: list[Member] = []  # they ended, and could not leave
         self.cut_off: list[Member] = []  # they reach this group no more
 
     def join(self, member: Member) -> None:
@@ -59,6 +60,7 @@ class Group:
         """
         if self.members.get(member.member_id) is member:
             member.crash()
+            self._ghosts.append(member)
             self.do_later(self._end_session_after_outage(member))
 
     def expire(self, member_id: str, notice_after_s: float) -> None:
@@ -126,7 +128,7 @@ class Group:
 
     async def close(self) -> None:
         tasks = [*self._later, *([self._rebalancing] if self._rebalancing else [])]
-        tasks += [member.let_go() for member in self.members.values() if member.crashed]
+        tasks += [member.let_go() for member in {*self.members.values(), *self._ghosts} if member.crashed]
         tasks += [member.cut for member in self.cut_off if member.cut is not None]
         for task in tasks:
             task.cancel()
