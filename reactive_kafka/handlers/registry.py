@@ -14,6 +14,7 @@ from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.dependencies.graph import Graph, needing
 from reactive_kafka.handlers.exactly_once import exactly_once, of_memory, reads_transactions, transactional_ids
+from reactive_kafka.handlers.exception_names import odd_names
 from reactive_kafka.handlers.functions import annotated_return
 from reactive_kafka.handlers.incoming import incoming_spec, memory_spec
 from reactive_kafka.handlers.matches import Incoming, Match, misfits, unused
@@ -149,7 +150,10 @@ class Registry:
         fed = {name for entry in self.registrations.values() for name in entry.outgoing}
         unfed = tuple(name for name in outgoing if name not in fed)
         told = chain.from_iterable(unused(one, matches.get(name, ())) for name, one in settings.incoming.items())
-        return AppSpec(incoming, outgoing, tuple(found.sources), (*found.warnings, *told), unfed, made)
+        odd = [
+            text for one in settings.incoming.values() for text in odd_names(one, is_on_spark=one.name in self.spark)
+        ]
+        return AppSpec(incoming, outgoing, tuple(found.sources), (*found.warnings, *told, *odd), unfed, made)
 
     def _found(self, settings: Settings) -> Found:
         found = Found()
