@@ -33,6 +33,7 @@ from reactive_kafka.observe.log_setup import LOGGER, configure_logging, is_loggi
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.runtime.added import with_channel
+from reactive_kafka.runtime.failed_start import tell_failed_start
 from reactive_kafka.runtime.run import Run
 from reactive_kafka.runtime.signals import run_as_process
 from reactive_kafka.runtime.spec import OpenStore, RunSpec, check_extras, configured, graph_of
@@ -214,8 +215,9 @@ class App(Declarations):
 
         Raises:
             RuntimeError: An event loop runs here already.
-            SystemExit: 2 if the configuration is wrong (the report is printed), 1 if the application failed, or the
-                one that a handler raised.
+            SystemExit: 2 if the configuration is wrong (the report is printed), 1 if the application failed or an
+                on_start hook or a dependency has raised (it is told with the frames of your code), or the one that a
+                handler raised.
         """
         if not is_logging_configured():
             configure_logging("text")
@@ -228,6 +230,10 @@ class App(Declarations):
         except (ConfigError, MissingExtraError) as error:
             print(error, file=sys.stderr)
             raise SystemExit(2) from None
+        except Exception as error:
+            if not tell_failed_start(error):
+                raise
+            raise SystemExit(1) from None
 
     def channel(self, name: str) -> Channel:
         """An incoming channel, while the application runs; the same object each time.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 
 from fastapi import FastAPI, HTTPException
@@ -9,6 +10,7 @@ from pydantic import BaseModel
 
 from reactive_kafka import App, BufferFullError, TransientBrokerError
 
+log = logging.getLogger(__name__)
 app = App(Path(__file__).with_name("reactive-kafka.toml"))
 orders = app.emitter("orders")
 clicks = app.emitter("clicks")
@@ -35,7 +37,9 @@ async def order(order: Order) -> dict[str, int]:
     try:
         stored = await orders.send(order, key=order.customer)
     except TransientBrokerError as error:
-        raise HTTPException(503, str(error)) from error
+        # The reason names brokers and topics: it is for the log, not for customers.
+        log.warning("an order is not confirmed: %s", error)
+        raise HTTPException(503, "the order is not confirmed; try again later") from error
     return {"partition": stored.partition, "offset": stored.offset}
 
 
@@ -45,4 +49,5 @@ async def click(page: str) -> None:
     try:
         clicks.send_nowait({"page": page})
     except BufferFullError as error:
-        raise HTTPException(503, str(error)) from error
+        log.warning("a click is refused: %s", error)
+        raise HTTPException(503, "too many clicks; try again later") from error

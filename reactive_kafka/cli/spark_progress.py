@@ -85,7 +85,7 @@ def bars(sessions: Sequence[SparkFacts], columns: int, most: int = MOST_BARS) ->
     table.add_column(width=max(1, columns - named - bar - 2), no_wrap=True, overflow="ellipsis")
     for name, (_, batch) in zip(names, shown, strict=False):
         done = min(batch.tasks_done, batch.tasks)
-        progress = ProgressBar(total=batch.tasks or None, completed=done, width=bar)
+        progress = ProgressBar(total=max(1, batch.tasks), completed=done, width=bar)
         table.add_row(Text(name), progress, Text(progress_text(batch)))
     if len(shown) < len(running):
         table.add_row("", "", Text(f"and {len(running) - len(shown)} more"))

@@ -18,7 +18,7 @@ from reactive_kafka.config.schema import Settings
 from reactive_kafka.handlers.jobs import JobSpec, misfit
 from reactive_kafka.handlers.parameters import positional_of
 from reactive_kafka.handlers.registry import unknown
-from reactive_kafka.handlers.signature import name_and_place
+from reactive_kafka.handlers.signature import RAISED_BY, name_and_place
 from reactive_kafka.partitions.hooks import Hooks, RevokedHook
 from reactive_kafka.tasks import outcome_of, told_of
 
@@ -177,4 +177,5 @@ async def run_start_hooks(hooks: Sequence[Hook], context: Context, then: Callabl
         if isinstance(error, asyncio.CancelledError):
             raise RuntimeError(f"the on_start hook {name_and_place(hook)} ended with {told_of(error)}") from error
         if error is not None:
+            error.add_note(f"{RAISED_BY}on_start hook {name_and_place(hook)}")
             raise error

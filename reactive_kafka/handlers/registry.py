@@ -14,6 +14,7 @@ from reactive_kafka.config.values import unknown_channel
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.handlers.dependencies.graph import Graph, needing
 from reactive_kafka.handlers.exactly_once import exactly_once, of_memory, reads_transactions, transactional_ids
+from reactive_kafka.handlers.exception_names import odd_names
 from reactive_kafka.handlers.functions import annotated_return
 from reactive_kafka.handlers.incoming import incoming_spec, memory_spec
 from reactive_kafka.handlers.lost_outputs import may_lose_outputs
@@ -153,7 +154,11 @@ class Registry:
         told = chain.from_iterable(unused(one, matches.get(name, ())) for name, one in settings.incoming.items())
         lost = chain.from_iterable(map(may_lose_outputs, incoming.values()))
         late = chain.from_iterable(map(cannot_put_off, incoming.values()))
-        return AppSpec(incoming, outgoing, tuple(found.sources), (*found.warnings, *told, *lost, *late), unfed, made)
+        odd = [
+            text for one in settings.incoming.values() for text in odd_names(one, is_on_spark=one.name in self.spark)
+        ]
+        warnings = (*found.warnings, *told, *lost, *late, *odd)
+        return AppSpec(incoming, outgoing, tuple(found.sources), warnings, unfed, made)
 
     def _found(self, settings: Settings) -> Found:
         found = Found()

@@ -33,6 +33,9 @@ from reactive_kafka.verdicts.message import Message
 
 Handler = Callable[..., Any]
 
+RAISED_BY = "raised by the "
+"""How the note of an exception begins that names the function of the application which has raised it."""
+
 RIGHT_FORM = (
     "a handler takes one parameter, as in `async def f(order: Order)`, `async def f(message: Message[Order])`"
     f" or `async def f(batch: Batch[Order])`; what it needs besides is a dependency, as in {EXAMPLE}"

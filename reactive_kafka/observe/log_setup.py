@@ -27,6 +27,11 @@ def is_logging_configured() -> bool:
     return LOGGER.hasHandlers()
 
 
+def logs_as_text() -> bool:
+    """Whether our lines go to a terminal or a file as the text that :func:`configure_logging` writes."""
+    return any(isinstance(handler.formatter, _TextFormatter) for handler in logging.getLogger().handlers)
+
+
 def configure_logging(
     style: Literal["text", "json"] = "text",
     level: int = logging.INFO,

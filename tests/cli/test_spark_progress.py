@@ -272,6 +272,10 @@ def test_without_a_batch_there_is_nothing() -> None:
 def test_a_batch_without_tasks_yet_has_a_bar_all_the_same() -> None:
     (line,) = drawn([spark(running=(batch(tasks=0, tasks_done=0, stages=0),))], 160, 40)
     assert "tasks 0/0" in line
+    file = io.StringIO()
+    nothing = bars([spark(running=(batch(tasks=0, tasks_done=0, stages=0),))], 160)
+    Console(file=file, width=160, color_system=None).print(nothing)
+    assert "━" not in file.getvalue(), "and it is empty"
 
 
 @pytest.mark.parametrize(("done", "share"), [(0, 0), (4, 12), (8, 24)])

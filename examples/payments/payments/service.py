@@ -40,5 +40,7 @@ async def pay(payment: Payment) -> dict[str, str]:
     try:
         await requests.send(payment, key=payment.account)
     except TransientBrokerError as error:
-        raise HTTPException(503, str(error)) from error
+        # The reason names brokers and topics: it is for the log, not for customers.
+        log.warning("payment %s is not confirmed: %s", payment.id, error)
+        raise HTTPException(503, "the payment is not confirmed; try again later") from error
     return {"payment": payment.id}

@@ -15,7 +15,7 @@ from reactive_kafka.handlers.dependencies.depends import Factory, Need
 from reactive_kafka.handlers.dependencies.graph import Graph, Kind, Step
 from reactive_kafka.handlers.dependencies.making import Ends, Making
 from reactive_kafka.handlers.dependencies.threads import in_thread
-from reactive_kafka.handlers.signature import HandlerSpec, Shape, name_and_place
+from reactive_kafka.handlers.signature import RAISED_BY, HandlerSpec, Shape, name_and_place
 from reactive_kafka.tasks import CLEANED_UP_S, Fails, Handle, NoEndError, told_of
 
 Function = Callable[..., Any]
@@ -201,7 +201,7 @@ class Dependencies:
                 is_own = self._handle is not None and not self._handle.is_cancelled
                 if isinstance(error, asyncio.CancelledError) and is_own:
                     raise RuntimeError(f"the {what}, ended with {told_of(error)}") from error
-                error.add_note(f"raised by the {what}")
+                error.add_note(f"{RAISED_BY}{what}")
                 raise
         for given, needs in self._bound:
             given.update({need.parameter: values[need.depends.factory] for need in needs})
