@@ -11,11 +11,12 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, Message, Record
+from reactive_kafka import App, Batch, FatalBrokerError, Message, Record
 from reactive_kafka.checkpoint.stores.memory import Rows
-from reactive_kafka.testing import TestApp
+from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import app_on
 from tests.app.helpers import committed, in_virtual_time, make_broker, running, send, tp, until
+from tests.app.test_outgoing_outages import two_clusters
 
 OUTAGE_S = 200.0
 """Longer than the poison limit (60 s), the session (45 s), ``send_timeout`` and ``drain_timeout`` (30 s)."""
@@ -268,10 +269,18 @@ async def topic_away(test: TestApp) -> Callable[[], None]:
     return lambda: test.broker.topic_back("invoices")
 
 
+async def right_withdrawn(test: TestApp) -> Callable[[], None]:
+    test.broker.topic_away("invoices", FatalBrokerError("not authorised to write to 'invoices'"))
+    return lambda: test.broker.topic_back("invoices")
+
+
 AWAY: dict[str, Callable[[TestApp], Coroutine[Any, Any, Callable[[], None]]]] = {
     "the cluster": cluster_away,
     "the outgoing topic": topic_away,
+    "the right to write": right_withdrawn,
 }
+TO_ANOTHER_CLUSTER = [play for play in PLAYS if play not in ("exactly once", "delayed retries")]
+"""Positions are committed with the output in one transaction, and retries are read where they are written."""
 
 
 @pytest.mark.parametrize("away", AWAY)
@@ -291,6 +300,40 @@ async def sits_out(app: App, take_away: Callable[[TestApp], Coroutine[Any, Any, 
         await heals(test)
         written = [record.value for record in test.broker.committed_log(tp(topic="invoices"))]
         assert set(written) == {b"%d" % number for number in range(RECORDS)}
+
+
+@pytest.mark.parametrize("play", TO_ANOTHER_CLUSTER)
+@in_virtual_time
+async def test_an_outgoing_cluster_that_is_away_for_longer_than_every_limit_stops_nothing(play: str) -> None:
+    """Row A14 of the faults."""
+    app = PLAYS[play]()
+    clock = asyncio.get_running_loop().time
+    async with two_clusters(app) as (here, there):
+        for number in range(RECORDS):
+            here.produce("orders", b"%d" % number, partition=0)
+        await asyncio.sleep(0.5)
+        there.down = True
+        began = clock()
+        while clock() < began + OUTAGE_S:
+            health = app.health()
+            assert health.live.status == "UP", health.live
+            assert clock() < began + 5 or health.ready.status == "DOWN", health.ready
+            assert position_of(here) <= written_to(there)
+            await asyncio.sleep(1)
+        there.down = False
+        await until(lambda: app.health().status == "UP", HEALED_S)
+        await until(lambda: position_of(here) == RECORDS, HEALED_S + RECORDS)
+        values = {record.value for record in there.committed_log(tp(topic="invoices"))}
+        assert values == {b"%d" % number for number in range(RECORDS)}
+
+
+def position_of(broker: MemoryBroker) -> int:
+    committed = broker.committed("billing").get(tp())
+    return committed.offset if committed is not None else 0
+
+
+def written_to(broker: MemoryBroker) -> int:
+    return len(broker.committed_log(tp(topic="invoices"))) if "invoices" in broker.topics() else 0
 
 
 async def stays_alive(test: TestApp, for_s: float) -> None:
@@ -354,12 +397,19 @@ def checkpoint_batches(rows: Rows) -> App:
     return app
 
 
-@pytest.mark.parametrize("play", [checkpoint_acks, checkpoint_transactions, checkpoint_batches])
+STORED: dict[str, Callable[[Rows], App]] = {
+    "checkpoint, acks": checkpoint_acks,
+    "checkpoint, transaction": checkpoint_transactions,
+    "checkpoint, transaction of a batch": checkpoint_batches,
+}
+
+
+@pytest.mark.parametrize("play", STORED)
 @in_virtual_time
-async def test_a_store_that_is_away_for_longer_than_every_limit_stops_nothing(play: Callable[[Rows], App]) -> None:
+async def test_a_store_that_is_away_for_longer_than_every_limit_stops_nothing(play: str) -> None:
     """Row A14 of the faults."""
     rows, broker = Rows(), make_broker()
-    app = play(rows)
+    app = STORED[play](rows)
     async with running(app, broker=broker) as test:
         await send(test, *(b"%d" % number for number in range(RECORDS)))
         await asyncio.sleep(0.5)

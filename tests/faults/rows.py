@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 TESTS = Path(__file__).parents[1]
 BEGIN, END = "<!-- faults -->", "<!-- /faults -->"
+OUTAGES_BEGIN, OUTAGES_END = "<!-- outages -->", "<!-- /outages -->"
 _CLAIM = re.compile(r"\bRows? ([A-Z0-9, and-]+) of the faults\b")
 _ID = re.compile(r"[A-Z]-?\d+")
 
@@ -207,11 +208,28 @@ def table() -> str:
     return "\n".join([*lines[1:], ""])
 
 
+def outages() -> str:
+    """What a channel does, by what is away, as Markdown: which cells tests/app/test_outages.py plays."""
+    from tests.app.test_outages import AWAY, PLAYS, STORED, TO_ANOTHER_CLUSTER
+
+    columns = [*AWAY, "an outgoing cluster", "the checkpoint store"]
+    lines = ["| what the channel does | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
+    for play in PLAYS:
+        cells = ["played"] * len(AWAY) + ["played" if play in TO_ANOTHER_CLUSTER else "-", "-"]
+        lines.append(f"| {play} | {' | '.join(cells)} |")
+    for play in STORED:
+        cells = ["-"] * (len(AWAY) + 1) + ["played"]
+        lines.append(f"| {play} | {' | '.join(cells)} |")
+    return "\n".join([*lines, ""])
+
+
 def written(page: str) -> str:
-    """The page with the table of today."""
-    before, begin, rest = page.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    return f"{before}{begin}\n\n{table()}\n{end}{after}"
+    """The page with the tables of today."""
+    for (begins, ends), made in {(BEGIN, END): table, (OUTAGES_BEGIN, OUTAGES_END): outages}.items():
+        before, begin, rest = page.partition(begins)
+        _, end, after = rest.partition(ends)
+        page = f"{before}{begin}\n\n{made()}\n{end}{after}"
+    return page
 
 
 if __name__ == "__main__":
