@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from reactive_kafka.commit.tracker import OffsetTracker
-from reactive_kafka.errors import BrokerError, ConfigError, RejectedRecordError, text_of
+from reactive_kafka.errors import BrokerError, ConfigError, EncodeError, RejectedRecordError, text_of
 from reactive_kafka.formats import SchemaMissing
 from reactive_kafka.outgoing.channel import AroundSend, OutgoingChannel, sender_of
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
@@ -157,7 +157,8 @@ class Outputs:
         try:
             await self._answer(result, message)
         except BaseException as error:
-            _tell_lost((message,), error)
+            if self._is_of_output(error):
+                _tell_lost((message,), error)
             raise
 
     async def _answer(self, result: Any, message: Message[Any]) -> None:
@@ -181,8 +182,13 @@ class Outputs:
         try:
             await self.write(result)
         except BaseException as error:
-            _tell_lost(batch, error)
+            if self._is_of_output(error):
+                _tell_lost(batch, error)
             raise
+
+    def _is_of_output(self, error: BaseException) -> bool:
+        """Whether an output could not be sent. A generator runs while it is sent, and may raise errors of its own."""
+        return not self._yields or isinstance(error, EncodeError | BrokerError | ConfigError)
 
     async def write(self, result: Any, source: RawRecord | None = None) -> None:
         """Send a result, or all that an async generator yields; returns when the brokers have it.

@@ -173,7 +173,7 @@ async def test_a_connection_that_breaks_is_told_while_the_other_one_goes_on() ->
         await until(lambda: len(test.app.channel("orders").assignment) == 4, 30)
         health = test.app.health()
         assert (health.live.status, health.ready.status, facts(test).state) == ("UP", "DOWN", "connecting")
-        assert "no broker takes it" in health.ready.checks[0].data["reason"]
+        await until(lambda: "no broker takes it" in test.app.health().ready.checks[0].data["reason"])
         for partition in range(4):
             await send(test, b"", partition=partition)
         await until(lambda: len(counting.seen) == 4)

@@ -91,8 +91,8 @@ async def test_a_process_that_starts_after_the_recreation_reads_each_record_once
     recorder, seen, broker = Recorder(), list[bytes](), await recreated()
     broker.ids, broker.asked_next = dict(at_first), first
     loop, began = asyncio.get_running_loop(), now()
-    loop.call_later(4, broker.ids.setdefault, 2, OLD)
-    loop.call_later(8, broker.ids.update, dict.fromkeys((1, 2, 3), NEW))
+    loop.call_later(3, broker.ids.setdefault, 2, OLD)
+    loop.call_later(6, broker.ids.update, dict.fromkeys((1, 2, 3), NEW))
     async with running(noting_app(recorder, seen, on_recreated_topic=policy), broker=broker) as test:
         await until(lambda: now() > began + 30, 60)
         assert seen == VALUES

@@ -450,7 +450,7 @@ def test_each_kind_of_value_is_one_for_each_type(value: bytes) -> None:
 
 
 def test_an_error_of_post_init_is_that_of_pydantic() -> None:
-    with pytest.raises(DecodeError, match=r"^does not fit Checked: Value error$"):
+    with pytest.raises(DecodeError, match=r"^does not fit Checked: Value error, SECRET$"):
         with_msgspec(Checked)(b'{"value": 13}')
     with pytest.raises(DecodeError, match=r"^does not fit Checked: KeyError while reading it$"):
         with_msgspec(Checked)(b'{"value": 14}')

@@ -72,7 +72,7 @@ class AiokafkaConsumer(Assignment):
         self._stands_s = min(STANDS_S, float(self._properties.get("request_timeout_ms", 40_000)) / 4000)
         self._reader = Reader(self, self._properties.pop("max_unpacked_bytes", MOST_UNPACKED_BYTES))
         instance_id = properties.get("group_instance_id")
-        self._membership = Membership(self, self._joins, instance_id, self._reader.wake, self._refused_with)
+        self._membership = Membership(self, self._joins, instance_id, self._reader.wake)
         self._patience: Patience | None = None  # with each client another one
         self._ids_asked: tuple[float, frozenset[str]] = -inf, frozenset()  # when, for the ids of which topics
         self._to_close: aiokafka.AIOKafkaConsumer | None = None  # from before it connects
@@ -146,9 +146,6 @@ class AiokafkaConsumer(Assignment):
 
     def is_member(self) -> bool:
         return self._membership.is_member()
-
-    def _refused_with(self) -> str | None:
-        return None if self._patience is None else self._patience.refused_with()
 
     def session_ends_at(self) -> float:
         return inf if self._joins is None or self._patience is None else self._patience.session_ends_at

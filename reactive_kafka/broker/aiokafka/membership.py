@@ -142,14 +142,12 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
         group_id: str | None,
         instance_id: str | None,
         wake: Callable[[], None],
-        refused_with: Callable[[], str | None],
     ) -> None:
         self._is_busy = False
         self._assignment = assignment
         self._group_id = group_id  # None: it has joined no group, and nobody can put it out
         self._instance_id = instance_id
         self._wake = wake  # makes a poll that waits return at once
-        self._refused_with = refused_with  # the last code of the coordinator's that the client does not know
         self._has_joined = False
         self._is_fenced = False
         self._error: Exception | None = None
@@ -234,13 +232,9 @@ class Membership(ConsumerRebalanceListener):  # type: ignore[misc]  # aiokafka i
                 raise FencedError(_fenced(self._instance_id)) from error
             # Also what may pass. The client is as good as any that would follow it, and still a member: one that was
             # made in its place would have to wait for the end of its session.
-            raise FatalBrokerError(self._refusal(str(translate(error)))) from error
+            raise FatalBrokerError(str(translate(error))) from error
         except TransientBrokerError as error:
-            raise FatalBrokerError(self._refusal(str(error))) from error
-
-    def _refusal(self, said: str) -> str:
-        """What the group's coordinator says; with the number of a code that the client has no name for."""
-        return (self._refused_with() if "UnknownError" in said else None) or said
+            raise FatalBrokerError(str(error)) from error
 
     async def _beat_again(self, coordinator: Any) -> None:
         """Go on with heartbeats that have ended with an error; raise that for as long as the broker answers with it.

@@ -15,7 +15,6 @@ from math import inf
 from typing import Any
 
 import aiokafka
-import aiokafka.errors as kafka_errors
 from aiokafka.client import ConnectionGroup
 from aiokafka.conn import CloseReason
 from aiokafka.protocol.coordination import FindCoordinatorRequest
@@ -42,21 +41,6 @@ PROMPT_S = 5.0
 KEEPS_UP = (HeartbeatRequest.API_KEY, SyncGroupRequest.API_KEY)
 HEARD = (0, 27)  # error codes of an answer that keeps a session up: none, and that the group is rebalancing
 JOINING = (11, 14)  # keys of the requests that are answered when all members are there
-OF_GROUPS = {
-    FindCoordinatorRequest.API_KEY: "FindCoordinator",
-    JoinGroupRequest.API_KEY: "JoinGroup",
-    SyncGroupRequest.API_KEY: "SyncGroup",
-    HeartbeatRequest.API_KEY: "Heartbeat",
-}
-"""Requests that a member lives by, whose answers have one error code."""
-GROUP_IS_FULL = 81
-TO_DO = {
-    GROUP_IS_FULL: (
-        "GROUP_MAX_SIZE_REACHED, the group is full: raise the broker's group.max.size, or have fewer members "
-        "(consumers of this channel, or processes)"
-    )
-}
-"""Codes that are younger than aiokafka's list -> what they mean, and what to change."""
 
 
 class Reconnecting:
@@ -119,8 +103,6 @@ class Patience(Reconnecting):
             JoinGroupRequest.API_KEY: inf,
             SyncGroupRequest.API_KEY: inf,
         }
-        # Which request of the group was answered last with a code that the client has no name for, and with which.
-        self._unnamed: tuple[str, int] | None = None
         self._follows_leaders = follows_leaders  # else followers in the same rack are read, too
         self._request_timeout_s = client._request_timeout_ms / 1000
         client._request_timeout_ms = 1000 * min(self._request_timeout_s, third_s, CONNECT_S)  # to connect
@@ -129,13 +111,6 @@ class Patience(Reconnecting):
     def session_ends_at(self) -> float:
         """When the group may give this member up, by the monotonic clock, if it is in one."""
         return self._heard_at + self._session_s
-
-    def refused_with(self) -> str | None:
-        """The code without a name that the group's coordinator has answered with last; None: there was none."""
-        if self._unnamed is None:
-            return None
-        request, code = self._unnamed
-        return f"{request} was answered with error {code}" + (f" ({TO_DO[code]})" if code in TO_DO else "")
 
     def _made(self, connection: Any) -> None:
         send, connection._request_timeout = connection.send, self._request_timeout_s
@@ -167,8 +142,6 @@ class Patience(Reconnecting):
         # The session begins anew when the group gets a request, which is later than it was sent.
         if request.API_KEY in KEEPS_UP and response.error_code in HEARD:
             self._heard_at = sent_at
-        if request.API_KEY in OF_GROUPS and kafka_errors.for_code(response.error_code) is kafka_errors.UnknownError:
-            self._unnamed = OF_GROUPS[request.API_KEY], response.error_code
         return response
 
 

@@ -38,15 +38,15 @@ class Refusal(NamedTuple):
 
 OF_MEMBERS = (
     Refusal(10, "FindCoordinator", 15),
-    Refusal(10, "FindCoordinator", UNHEARD_OF, "FindCoordinator was answered with error 999"),
+    Refusal(10, "FindCoordinator", UNHEARD_OF, "[Error 999]"),
     Refusal(11, "JoinGroup", 14),
     Refusal(11, "JoinGroup", 16),
     Refusal(11, "JoinGroup", 25),
-    Refusal(11, "JoinGroup", 81, "GROUP_MAX_SIZE_REACHED, the group is full"),
-    Refusal(11, "JoinGroup", UNHEARD_OF, "JoinGroup was answered with error 999"),
-    Refusal(12, "Heartbeat", UNHEARD_OF, "Heartbeat was answered with error 999"),
+    Refusal(11, "JoinGroup", 81, "group.max.size"),
+    Refusal(11, "JoinGroup", UNHEARD_OF, "[Error 999]"),
+    Refusal(12, "Heartbeat", UNHEARD_OF, "[Error 999]"),
     Refusal(14, "SyncGroup", 27),
-    Refusal(14, "SyncGroup", UNHEARD_OF, "SyncGroup was answered with error 999"),
+    Refusal(14, "SyncGroup", UNHEARD_OF, "[Error 999]"),
 )
 OF_PRODUCERS = tuple(Refusal(INIT_PRODUCER_ID, "InitProducerId", code) for code in (14, 15, 51, UNHEARD_OF))
 
