@@ -35,6 +35,7 @@ from reactive_kafka.verdicts.hook import Call as HandlerCall
 from reactive_kafka.verdicts.hook import DeliveryHook
 from reactive_kafka.verdicts.message import new_message
 from reactive_kafka.verdicts.nack import VerdictParts
+from reactive_kafka.verdicts.unawaited import CALLER, Caller
 
 
 class Worker:
@@ -54,6 +55,7 @@ class Worker:
         self.task: asyncio.Task[Any] = task
         # For those whom its handlers call; in the context of its own task.
         WORKER.set(self)
+        CALLER.set(Caller())
         HOLDER.set(CallHolder(pool.roots, pool.left_unsettled))
         self.context = context
         self.clean = context if keeps_apart else context.copy()  # what handlers find; one may have changed it

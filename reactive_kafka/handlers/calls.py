@@ -21,6 +21,7 @@ from reactive_kafka.handlers.registry import unknown
 from reactive_kafka.handlers.signature import RAISED_BY, name_and_place
 from reactive_kafka.partitions.hooks import Hooks, RevokedHook
 from reactive_kafka.tasks import outcome_of, told_of
+from reactive_kafka.verdicts.unawaited import checked_alone
 
 Hook = Callable[..., Any]
 H = TypeVar("H", bound=Hook)
@@ -107,9 +108,9 @@ class HookSet:
     def of(self, channel: str) -> Hooks:
         """The hooks of one channel, each awaitable."""
         return Hooks(
-            tuple(as_async(hook) for hook in self.assigned.get(channel, ())),
+            tuple(checked_hook("on_assigned", hook) for hook in self.assigned.get(channel, ())),
             tuple(_revoked(hook) for hook in self.revoked.get(channel, ())),
-            tuple(as_async(hook) for hook in self.caught_up.get(channel, ())),
+            tuple(checked_hook("on_caught_up", hook) for hook in self.caught_up.get(channel, ())),
         )
 
 
@@ -148,8 +149,14 @@ def _takes_two(hook: Hook) -> bool:
     return signature is not None and len(positional_of(signature)) >= 2
 
 
+def checked_hook(kind: str, hook: Hook) -> Callable[..., Awaitable[Any]]:
+    """The hook as an awaitable, which raises if it has not awaited a send."""
+    who = f"the {kind} hook {name_and_place(hook)}"
+    return checked_alone(as_async(hook), who, in_thread=not inspect.iscoroutinefunction(hook))
+
+
 def _revoked(hook: Hook) -> RevokedHook:
-    call = as_async(hook)
+    call = checked_hook("on_revoked", hook)
     return call if _takes_two(hook) else lambda partitions, lost: call(partitions)
 
 
@@ -169,7 +176,7 @@ async def run_start_hooks(hooks: Sequence[Hook], context: Context, then: Callabl
     for number, hook in enumerate(hooks, 1):
 
         async def run(hook: Hook = hook, is_last: bool = number == len(hooks)) -> None:
-            await as_async(hook)()
+            await checked_hook("on_start", hook)()
             if is_last:
                 then()
 

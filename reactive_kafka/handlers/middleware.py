@@ -18,6 +18,7 @@ from reactive_kafka.records import Record
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.hook import Call
 from reactive_kafka.verdicts.message import Message
+from reactive_kafka.verdicts.unawaited import DROPPED, checking, raise_if_dropped
 
 CallNext = Callable[[Any], Awaitable[Any]]
 """The second argument of a middleware: calls what is inside of it, with a message, a batch or a record."""
@@ -163,20 +164,27 @@ def _with_payload(call: Call) -> Call:
     return called
 
 
-def generating(handler: HandlerSpec) -> Call:
-    """A call that gives what runs the generator, with its middleware around that, where what it yields is sent."""
+def generating(handler: HandlerSpec, *, has_emitters: bool = False) -> Call:
+    """A call that gives what runs the generator, with its middleware around that, where what it yields is sent.
+
+    Where the application *has_emitters* it raises if a send was dropped, before what it yields next is sent.
+    """
+    who = f"handler {handler.name}"
 
     async def run(given: Any, put: Put) -> None:
         async def pull(argument: Any) -> None:
             values = handler.function(argument)
             try:
                 async for value in values:
+                    if DROPPED:
+                        raise_if_dropped(who)
                     if await put(value):
                         return
             finally:
                 await values.aclose()
 
-        result = await in_middleware(handler, pull)(given)
+        call = in_middleware(handler, pull)
+        result = await (checking(call, who) if has_emitters else call)(given)
         if result is not None:  # of a middleware: sent as if it were yielded
             await put(result)
 

@@ -32,6 +32,7 @@ from reactive_kafka.outgoing.waiting import Waiting
 from reactive_kafka.records import HeaderPairs, TopicPartition, record_of
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.verdicts.ageing import not_ageing
+from reactive_kafka.verdicts.unawaited import awaited_or_told
 
 T = TypeVar("T")
 
@@ -168,6 +169,7 @@ class Emitter:
         self._thread = 0
         self._around = self._around_now()  # the same for a whole run
 
+    @awaited_or_told("emitter.send(...)")
     async def send(
         self,
         value: Any,
@@ -294,6 +296,7 @@ class Emitter:
     async def request(
         self, value: Any, *, timeout: float | str = 5, key: Any = None, headers: HeaderPairs = (), reply_type: Any = Any
     ) -> Any: ...
+    @awaited_or_told("emitter.request(...)")
     async def request(
         self, value: Any, *, timeout: float | str = 5, key: Any = None, headers: HeaderPairs = (), reply_type: Any = Any
     ) -> Any:

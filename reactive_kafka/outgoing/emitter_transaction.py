@@ -20,6 +20,7 @@ from reactive_kafka.outgoing.transactions import Transaction
 from reactive_kafka.records import HeaderPairs, record_of
 from reactive_kafka.tasks import HomeLoop
 from reactive_kafka.verdicts.ageing import not_ageing
+from reactive_kafka.verdicts.unawaited import awaited_or_told
 
 T = TypeVar("T")
 
@@ -60,6 +61,7 @@ class EmitterTransaction:
         self._open = (await self._at_home(home, begin), channel, home)
         return self
 
+    @awaited_or_told("tx.send(...)")
     async def send(
         self,
         value: Any,

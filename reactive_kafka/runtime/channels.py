@@ -177,7 +177,9 @@ class RunChannels:
         target, skipping = self.outgoing.__getitem__, _skipping(spec, self._services)
         spans = self.tracing.calls(spec.settings, is_kafka=spec.settings.name not in self._memory)
         make = partial(handler_workers, spec, target, self._dependencies, self._context, skipping)
-        return make(awaits_commits=awaits_commits, spans=spans)
+        # A channel that nothing feeds is there for an emitter that the application asks for later.
+        has_emitters = bool(self._spec.emitters or self._spec.app.unfed)
+        return make(awaits_commits=awaits_commits, has_emitters=has_emitters, spans=spans)
 
     def _spark_workers(self, settings: IncomingSettings, spark: SparkFunction, schemas: Schemas | None) -> MakeWorkers:
         from reactive_kafka.spark.channel.dispatcher import SparkDispatcher

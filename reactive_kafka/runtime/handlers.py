@@ -28,6 +28,7 @@ from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.outputs import Outputs, TransactionalOutputs
 from reactive_kafka.tracing.calls import CallSpans
 from reactive_kafka.verdicts.hook import Call
+from reactive_kafka.verdicts.unawaited import checking
 
 
 def handler_workers(
@@ -38,6 +39,7 @@ def handler_workers(
     skipping: Skipping,
     *,
     awaits_commits: bool,
+    has_emitters: bool,
     spans: CallSpans | None = None,
 ) -> MakeWorkers:
     """What makes the workers of a channel with handlers, whose results go where *target* says; they run in *context*.
@@ -47,7 +49,7 @@ def handler_workers(
     branches = spec.branches or tuple(BranchSpec(one, spec.outgoing, spec.settings.retry) for one in spec.handlers)
     filled = [replace(one, handler=dependencies.fill(one.handler)) for one in branches]
     common = Invocation(
-        call=call_of(filled[0].handler),
+        call=call_of(filled[0].handler, has_emitters=has_emitters),
         decode=spec.decode,
         decode_record=spec.decode_record,
         wants_message=False,
@@ -59,7 +61,9 @@ def handler_workers(
         around=None if spans is None else spans.around,
         awaits_commits=awaits_commits,
     )
-    invocations = [_invocation(common, one, [target(name) for name in one.outgoing]) for one in filled]
+    invocations = [
+        _invocation(common, one, [target(name) for name in one.outgoing], has_emitters=has_emitters) for one in filled
+    ]
     is_batch, is_chosen = branches[0].handler.shape is Shape.BATCH, bool(spec.branches) or skipping.is_needed
     kind = BroadcastDispatcher if spec.is_shared else ChoosingDispatcher
 
@@ -81,7 +85,7 @@ def handler_workers(
 
 
 def _invocation(
-    common: Invocation, branch: BranchSpec, targets: Sequence[Target]
+    common: Invocation, branch: BranchSpec, targets: Sequence[Target], *, has_emitters: bool
 ) -> Callable[[WorkerSetup], Invocation]:
     """How one handler of a channel is called, in each of the channel's sessions."""
     handler = branch.handler
@@ -90,7 +94,8 @@ def _invocation(
     if targets:
         outputs = Outputs(targets, settles=settles, yields=yields, around=around, returns=handler.returns)
     make_outputs = partial(TransactionalOutputs, targets, yields=yields, around=around, returns=handler.returns)
-    invocation = replace(common, call=call_of(handler), wants_message=takes_message(handler), emit=outputs)
+    call = call_of(handler, has_emitters=has_emitters)
+    invocation = replace(common, call=call, wants_message=takes_message(handler), emit=outputs)
 
     def make(setup: WorkerSetup) -> Invocation:
         made = replace(invocation, around=_both(setup.around, invocation.around))
@@ -108,10 +113,13 @@ def _both(outer: Callable[[Call], Call] | None, inner: Callable[[Call], Call] | 
     return lambda call: outer(inner(call))
 
 
-def call_of(handler: HandlerSpec) -> Call:
-    """The call of a handler, with what is around it."""
+def call_of(handler: HandlerSpec, *, has_emitters: bool) -> Call:
+    """The call of a handler, with what is around it; where there are emitters it raises if a send was not awaited."""
     if handler.yields:
-        return generating(handler)
+        return generating(handler, has_emitters=has_emitters)
     # The workers are the limit: a thread that never returns must not keep a place in another one.
     function = handler.function if handler.is_async else as_async(handler.function, CapacityLimiter(inf))
-    return in_middleware(handler, function)
+    call = in_middleware(handler, function)
+    if not has_emitters:
+        return call
+    return checking(call, f"handler {handler.name}", in_thread=not handler.is_async)

@@ -19,6 +19,7 @@ from reactive_kafka.observe.events import JobFailed, JobLate, JobLeft
 from reactive_kafka.partitions.hooks import Hooks, PartitionHook, RevokedHook, as_hook_of
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Fails, Handle, each, is_set_within, outcome_of, told_of
+from reactive_kafka.verdicts.unawaited import checked_alone
 
 EVERYWHERE = "*"
 """The channel, in events, of what runs in each process."""
@@ -75,6 +76,7 @@ class _Job:
         self._schedule = spec.schedule()
         self.is_blocking = not inspect.iscoroutinefunction(spec.function)
         call = as_async(self._in_thread, CapacityLimiter(inf)) if self.is_blocking else spec.function
+        call = checked_alone(call, f"job {spec.name}", in_thread=self.is_blocking)
         self._call = call if spec.owned is None else as_hook_of(self.channel, call)  # a stop of that waits for it
         self._threads = 0  # that a call runs in, waited for or not
         self._is_idle = asyncio.Event()

@@ -16,7 +16,7 @@ from reactive_kafka.channel.channel import Channel
 from reactive_kafka.channel.spec import RunServices
 from reactive_kafka.delivery.states import after
 from reactive_kafka.errors import ChannelClosedError, describe
-from reactive_kafka.handlers.calls import Hook, as_async, run_start_hooks
+from reactive_kafka.handlers.calls import Hook, checked_hook, run_start_hooks
 from reactive_kafka.handlers.dependencies.filling import Dependencies
 from reactive_kafka.handlers.spec import IncomingSpec
 from reactive_kafka.observe.events import (
@@ -241,7 +241,7 @@ class Run:
 
     async def _before_stop(self, hook: Hook, deadline: float) -> None:
         within_s = max(1.0, deadline - self._clock.monotonic())
-        error = await outcome_of(as_async(hook), "before_stop hook", within_s)
+        error = await outcome_of(checked_hook("before_stop", hook), "before_stop hook", within_s)
         if isinstance(error, SystemExit | KeyboardInterrupt):
             self._handler_exits(error)
         elif error is not None:  # reported, and the stop goes on

@@ -13,6 +13,7 @@ from reactive_kafka.handlers.spec import SourceSpec
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.outgoing.outputs import Outputs
 from reactive_kafka.tasks import Handle, Tasks
+from reactive_kafka.verdicts.unawaited import CALLER, Caller, raise_if_dropped
 
 ENDED_S = 2.0
 """How long a source may take to clean up when the application stops."""
@@ -41,7 +42,7 @@ class Sources:
         """Begin to pull each of them."""
         tasks = self._tasks
         for name, function, channels, outputs in self._sources:
-            work = partial(_pull, function, outputs)
+            work = partial(_pull, name, function, outputs)
             handle = tasks.start(work, f"source {name}", partial(_fail, channels))
             if handle is not None:
                 self._running.append(handle)
@@ -54,14 +55,18 @@ class Sources:
             await asyncio.wait([handle.task for handle in self._running], timeout=ENDED_S)
 
 
-async def _pull(function: Callable[[], AsyncIterator[Any]], outputs: Outputs) -> None:
+async def _pull(name: str, function: Callable[[], AsyncIterator[Any]], outputs: Outputs) -> None:
     values = cast("AsyncGenerator[Any, None]", function())
     task = asyncio.current_task()
+    who = f"source {name}"
+    CALLER.set(Caller())
     try:
         async for value in values:
+            raise_if_dropped(who)
             await outputs.put(value, _told)
             if task is not None and task.cancelling():
                 return  # the application stops, and the source has ignored it
+        raise_if_dropped(who)
     finally:
         await values.aclose()
 

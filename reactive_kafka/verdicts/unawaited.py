@@ -1,0 +1,185 @@
+"""Sends that somebody has forgotten to await: Python drops such a coroutine with a warning, and nothing is sent.
+
+What runs a function of the application asks at its end whether a send of its was dropped, and raises. A send that
+somebody keeps, or that is a task's, was not dropped: it may still begin.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+import itertools
+import sys
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any, ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class Caller:
+    """What calls functions of the application, one after the other: a worker, a hook's call, a source."""
+
+    __slots__ = ("_dropped", "_ignored_up_to", "is_over")
+
+    def __init__(self) -> None:
+        self._dropped: str | None = None  # the method that made a send that was dropped
+        self._ignored_up_to = -1  # the sends up to this number were made in calls that have raised
+        self.is_over = False  # it calls nothing any more
+
+    def drop(self, number: int, what: str) -> None:
+        """Send *number*, which *what* has made in a call of this, was dropped before it had begun."""
+        if not self.is_over and number > self._ignored_up_to:
+            self._dropped = what
+            DROPPED.add(self)
+
+    def take(self) -> str | None:
+        """What was dropped since this was asked last."""
+        what, self._dropped = self._dropped, None
+        DROPPED.discard(self)
+        return what
+
+    def call_raised(self) -> None:
+        """A call has raised: its sends, some of which its traceback may keep for a while, are not its next call's."""
+        self._ignored_up_to = next(_NUMBERS)
+        self.take()
+
+
+CALLER: ContextVar[Caller | None] = ContextVar("reactive_kafka caller", default=None)
+"""What calls the function around this code."""
+
+DROPPED: set[Caller] = set()
+"""Those whose functions have dropped a send. It is empty in applications that await theirs: workers look at that."""
+
+_NUMBERS = itertools.count()
+"""Sends in the order in which they were made."""
+
+
+class AwaitedOrTold(Coroutine[Any, Any, T]):
+    """A coroutine that says so to its caller when it is dropped before it has begun.
+
+    Awaiting it, throwing into it (as a task does that is cancelled early) and closing it each count as its beginning.
+    """
+
+    __slots__ = ("__weakref__", "_caller", "_has_begun", "_number", "_steps", "_what")
+
+    def __init__(self, steps: Coroutine[Any, Any, T], what: str) -> None:
+        self._steps = steps
+        self._what = what
+        self._has_begun = False
+        self._caller = CALLER.get()
+        self._number = next(_NUMBERS)
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        self._has_begun = True
+        return self._steps.__await__()
+
+    def send(self, value: Any) -> Any:
+        self._has_begun = True
+        return self._steps.send(value)
+
+    def throw(
+        self,
+        kind: type[BaseException] | BaseException,
+        value: BaseException | object = None,
+        trace: TracebackType | None = None,
+    ) -> Any:
+        self._has_begun = True
+        error = kind if isinstance(kind, BaseException) else value
+        if not isinstance(error, BaseException):
+            assert isinstance(kind, type)  # noqa: S101  # for the type checker
+            error = kind() if value is None else kind(value)
+        return self._steps.throw(error if trace is None else error.with_traceback(trace))
+
+    def close(self) -> None:
+        self._has_begun = True
+        self._steps.close()
+
+    def __getattr__(self, name: str) -> Any:
+        # Debuggers, asyncio and anyio look at the frame and the state of a task's coroutine.
+        if name.startswith("cr_") or name in ("__name__", "__qualname__"):
+            return getattr(self._steps, name)
+        raise AttributeError(name)
+
+    def __del__(self) -> None:
+        # Python's own warning follows: of a task that has outlived its caller it is all that is said.
+        if not self._has_begun and self._caller is not None:
+            self._caller.drop(self._number, self._what)
+
+
+def awaited_or_told(
+    what: str,
+) -> Callable[[Callable[P, Coroutine[Any, Any, T]]], Callable[P, Coroutine[Any, Any, T]]]:
+    """A decorator for an async method: the caller of a call that is never awaited hears of *what*."""
+
+    def decorate(function: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
+        @functools.wraps(function)
+        def call(*arguments: P.args, **named: P.kwargs) -> Coroutine[Any, Any, T]:
+            return AwaitedOrTold(function(*arguments, **named), what)
+
+        # Frameworks ask whether to await what they call: Starlette's background tasks, say.
+        if sys.version_info >= (3, 12):
+            return inspect.markcoroutinefunction(call)
+        call._is_coroutine = asyncio.coroutines._is_coroutine  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def raise_if_dropped(who: str, result: object = None, *, in_thread: bool = False) -> None:
+    """Raise if the function *who*, which has returned *result*, or has a value to send, has dropped a send.
+
+    Raises:
+        RuntimeError: It has. Nothing was sent.
+    """
+    caller = CALLER.get()
+    what = None if caller is None else caller.take()
+    if what is None and type(result) is AwaitedOrTold and not result._has_begun:
+        what = result._what
+        result.close()
+    if what is None:
+        return
+    if in_thread:
+        raise RuntimeError(
+            f"{who} has called {what}, which a function that is not async cannot await: nothing was sent; "
+            "write emitter.send_nowait(value).result(), or make the function async"
+        )
+    raise RuntimeError(f"{who} has called {what} without await: nothing was sent")
+
+
+def checking(call: Callable[..., Awaitable[T]], who: str, *, in_thread: bool = False) -> Callable[..., Awaitable[T]]:
+    """The call of a handler, which raises if it has dropped a send. Its worker is the caller."""
+
+    async def checked(*arguments: Any) -> T:
+        try:
+            result = await call(*arguments)
+        except BaseException:
+            if (caller := CALLER.get()) is not None:
+                caller.call_raised()
+            raise
+        if DROPPED or type(result) is AwaitedOrTold:
+            raise_if_dropped(who, result, in_thread=in_thread)
+        return result
+
+    return checked
+
+
+def checked_alone(
+    call: Callable[..., Awaitable[T]], who: str, *, in_thread: bool = False
+) -> Callable[..., Awaitable[T]]:
+    """The same of a function that no worker calls: each call is a caller."""
+    within = checking(call, who, in_thread=in_thread)
+
+    async def checked(*arguments: Any) -> T:
+        caller = Caller()
+        token = CALLER.set(caller)
+        try:
+            return await within(*arguments)
+        finally:
+            caller.is_over = True
+            CALLER.reset(token)
+
+    return checked
