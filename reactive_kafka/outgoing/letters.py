@@ -145,18 +145,26 @@ class Failures:
         writer = self._writer
         if writer is None:
             raise ChannelClosedError(f"channel {self.name!r} has no strategy that writes")
+        refused = await self._refused_in_every_form(writer, write, settle)
+        if refused is not None:
+            here.since = self._clock.monotonic()
+        # It waits here until somebody changes the topic's limits. Then it may fit with all of its headers again.
+        while refused is not None:
+            here.reason = str(refused)
+            await asyncio.sleep(REFUSED_S)
+            refused = await self._refused_in_every_form(writer, write, settle)
+        self._troubles.pop(write.topic, None)
+
+    async def _refused_in_every_form(
+        self, writer: Writer, write: Write, settle: Settle | None
+    ) -> RejectedRecordError | None:
+        """Write a record with as many of our headers as the broker takes; what it has against the shortest form."""
         refused = None
         for form in _forms(write):
             refused = await self._refusal(writer, form, settle)
             if refused is None:
                 break
-        if refused is not None:
-            here.since = self._clock.monotonic()
-        while refused is not None:  # in every form: it waits here until somebody changes the topic's limits
-            here.reason = str(refused)
-            await asyncio.sleep(REFUSED_S)
-            refused = await self._refusal(writer, form, settle)
-        self._troubles.pop(write.topic, None)
+        return refused
 
     async def _refusal(self, writer: Writer, write: Write, settle: Settle | None) -> RejectedRecordError | None:
         """What the broker has against this record; None: it has it."""

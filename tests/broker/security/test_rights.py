@@ -115,7 +115,7 @@ async def test_a_right_that_is_missing_is_named_and_may_be_granted_later(
     [
         pytest.param(READ_ORDERS, (NO_READ,), True, id="topic"),  # its partition is taken away
         pytest.param(JOIN, (NO_GROUP,), False, id="group"),
-        pytest.param(WRITE_LETTERS, (NO_WRITE, NO_IDEMPOTENCE), False, id="letters"),
+        pytest.param(WRITE_LETTERS, (NO_WRITE, NO_PRODUCE), False, id="letters"),
     ],
 )
 async def test_a_right_that_is_withdrawn_while_it_runs_stops_nothing_for_good(
