@@ -162,7 +162,7 @@ def _with_a_handler(tracker: OffsetTracker) -> Iterator[tuple[int, float]]:
         since = tracker.started[at]
         if since != NOT_STARTED:
             yield tracker.base + at, since
-            if tracker.in_order:  # and so no other can be older
+            if tracker.in_order and tracker.ages_in_order:  # and so no other can be older
                 return
         elif tracker.in_order:  # none has been started behind the first one that waits
             return

@@ -17,7 +17,7 @@ NOT_SETTLED = bytes(flag != SETTLED for flag in range(256))  # of a flag, for ``
 NOT_STARTED = -1.0
 _NOT_STARTED = array("d", [NOT_STARTED])
 MOST_REASONS = 255
-"""The highest count of reasons for which a clock stands."""
+"""Stands for a record that was handed over. So many reasons are never given for one whose clock may run again."""
 CLOSED_BASE = 1 << 62
 """Higher than any arrival number, so that every late verdict falls before the window."""
 
@@ -51,6 +51,7 @@ class RecordWindow:
     __slots__ = (
         "_stood_since",
         "ages",
+        "ages_in_order",
         "base",
         "failed",
         "flags",
@@ -81,6 +82,9 @@ class RecordWindow:
         self.failed = 0
         self.settled_before = 0
         self.in_order = True  # records start in the order of their arrival
+        # Whether of records that have started in order the first one is also the oldest. A clock that has stood ends
+        # that, until the window is empty.
+        self.ages_in_order = True
         self.run_first = -1
         self.run_at = -1
         self.run_since = NOT_STARTED
@@ -153,7 +157,8 @@ class RecordWindow:
                 continue
             if not self.standing[at]:
                 self._stood_since[index] = since
-            self.standing[at] = min(self.standing[at] + 1, MOST_REASONS)
+            if self.standing[at] < MOST_REASONS - 1:
+                self.standing[at] += 1
 
     def start_clock(self, indexes: Iterable[int], now: float) -> None:
         """One reason is gone for which these records did not age; the time that they stood is not part of their age."""
@@ -164,6 +169,10 @@ class RecordWindow:
                 # It was settled meanwhile, or its partition is gone.
                 self._stood_since.pop(index, None)
                 continue
+            if self.standing[at] == MOST_REASONS:
+                # It was handed over, and does not age again.
+                self._stood_since.pop(index, None)
+                continue
             if self.standing[at] > 1:
                 self.standing[at] -= 1
                 continue
@@ -172,6 +181,7 @@ class RecordWindow:
             if self.started[at] == NOT_STARTED:
                 continue
             self.started[at] += max(0.0, now - stood_since)
+            self.ages_in_order = False
             if index == self.run_at:
                 self.run_since = self.started[at]
 
@@ -313,6 +323,8 @@ class RecordWindow:
         del flags[:done]
         del self.started[:done]
         del self.standing[:done]
+        if not flags:
+            self.ages_in_order = True
         self.base += done
         self.settled_before += done
         behind = bisect_right(self.runs, (self.base, CLOSED_BASE)) - 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.commit.poison import LOOK_S, RECHECK_S, CountedTime, PoisonWatch
+from reactive_kafka.commit.poison import LOOK_S, RECHECK_S, CountedTime, PoisonWatch, oldest_started
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.records import TopicPartition
 from tests.partitions.engines import CommitEngine
@@ -390,7 +390,6 @@ def test_the_age_of_a_record_is_the_time_in_which_its_clock_has_run(data: st.Dat
         assert abs(now - tracker.started[index] - ages[index]) < 1e-6
     limit_s = 100.0
     overdue_now = [100 + index for index in running if ages[index] >= limit_s + 1e-6]
-    tracker.in_order = False
     assert (
         found(PoisonWatch(limit_s), tracker, now)[:1] == overdue_now[:1]
         or min(abs(age - limit_s) for age in ages) < 1e-5
@@ -414,3 +413,22 @@ def test_what_was_settled_while_its_clock_stood_leaves_nothing_behind() -> None:
     tracker.start_clock([0, 1], 6.0)
     assert tracker.started[0] == 3.0
     assert tracker._stood_since == {}
+
+
+def test_a_record_whose_clock_has_stood_hides_no_older_one_behind_it() -> None:
+    """Records that started in order are of any age once a clock has stood."""
+    tracker = tracker_with([1.0, 2.0], waiting=1)
+    tracker.stop_clock([0], 3.0)
+    tracker.start_clock([0], 200.0)
+    watch = PoisonWatch(LIMIT_S)
+    assert found(watch, tracker, 210.0) == [101]
+    assert oldest_started(tracker) == (1, 2.0)
+
+
+def test_a_record_that_was_handed_over_stays_so_however_often_its_clock_is_stopped_and_started() -> None:
+    tracker = tracker_with([1.0])
+    tracker.hand_over(0)
+    for moment in range(300):
+        tracker.stop_clock([0], moment)
+        tracker.start_clock([0], moment + 0.5)
+    assert found(PoisonWatch(LIMIT_S), tracker, 1000.0) == []
