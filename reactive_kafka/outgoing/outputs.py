@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from asyncio import Future
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any
 
@@ -26,7 +27,7 @@ from reactive_kafka.verdicts.ageing import HOLDER, not_ageing
 from reactive_kafka.verdicts.batch import Batch
 from reactive_kafka.verdicts.delivery import Delivery
 from reactive_kafka.verdicts.message import Message, new_message
-from reactive_kafka.verdicts.partition import ack_range, handler_done, verdicts_of
+from reactive_kafka.verdicts.partition import ack_range, handler_done, verdicts_of, with_other_handlers
 
 Put = Callable[[Any], Awaitable[bool]]
 """Sends one value; True: one of the records has failed, and no more values are wanted."""
@@ -203,12 +204,8 @@ class Outputs:
         try:
             await self._put_all(result, source, receipt)
             receipt.seal()
-            if self._ages_on:
-                self._handler_done()
+            with self._waiting_for_writes():
                 await done
-            else:
-                with not_ageing():
-                    await done
         except LeftError as left:
             await left.leave()
         finally:
@@ -216,8 +213,15 @@ class Outputs:
             if done.done() and not done.cancelled():
                 done.exception()  # where the function itself has raised
 
+    def _waiting_for_writes(self) -> AbstractContextManager[None]:
+        """Around a wait for all that a handler has made: its records do not age, or only with another handler."""
+        holder = HOLDER.get()
+        if not self._ages_on or holder is None:
+            return not_ageing()
+        return with_other_handlers(holder.held(briefly=True), asyncio.get_running_loop().time)
+
     def _handler_done(self) -> None:
-        """The handler is done with its records: what is still to come is not its time."""
+        """The handler is done with its records for good: what is still to come is not its time."""
         holder = HOLDER.get()
         if holder is not None:
             handler_done(holder.held(briefly=True), asyncio.get_running_loop().time())

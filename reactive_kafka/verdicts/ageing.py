@@ -70,6 +70,11 @@ class Origin:
         self._is_handler_done = True
         self._look(now)
 
+    def handler_back(self, now: float) -> None:
+        """Its own handler, or the next one that it is for, has the record again."""
+        self._is_handler_done = False
+        self._look(now)
+
     def _look(self, now: float) -> None:
         stands = self._is_handler_done and not self._at_handlers
         if stands == self._stands:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from reactive_kafka.commit.metadata.user import check_metadata
@@ -237,6 +238,37 @@ def handler_done(held: Iterable[Held], now: float) -> None:
                 tracker.hand_over(index)
             else:
                 origin.handler_done(now)
+
+
+@contextmanager
+def with_other_handlers(held: Iterable[Held], time: Callable[[], float]) -> Iterator[None]:
+    """Around a wait of these records' handler for values that it has made: they age while another handler has one.
+
+    Args:
+        time: The monotonic clock, in seconds.
+    """
+    now = time()
+    origins: list[Origin] = []
+    settled: list[tuple[OffsetTracker, int]] = []
+    for tracker, indexes in held:
+        known = verdicts_of(tracker).origins
+        for index in indexes:
+            if index in known:
+                origins.append(known[index])
+            else:
+                settled.append((tracker, index))
+    for origin in origins:
+        origin.handler_done(now)
+    for tracker, index in settled:
+        tracker.stop_clock((index,), now)
+    try:
+        yield
+    finally:
+        now = time()
+        for origin in origins:
+            origin.handler_back(now)
+        for tracker, index in settled:
+            tracker.start_clock((index,), now)
 
 
 def ack_range(tracker: OffsetTracker, start: int, stop: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from reactive_kafka import App, Batch, Message
+from reactive_kafka import App, Batch, Message, Record
 from reactive_kafka.delivery.pool import INTERRUPTED_S
 from reactive_kafka.observe.events import PoisonSettled, RecordPoisoned
 from reactive_kafka.testing import TestApp
@@ -631,3 +631,77 @@ async def test_a_thread_that_hangs_is_left_behind_at_once() -> None:
             assert calls == [0, 0]
     finally:
         go_on.set()
+
+
+@in_virtual_time
+async def test_a_handler_that_hangs_behind_one_that_has_sent_to_memory_is_poison() -> None:
+    """The first handler's value is settled; the record is still with the second one."""
+    recorder = Found()
+    stuck = asyncio.Event()
+    orders = {"group_id": "billing", "auto_offset_reset": "earliest", "broadcast": True}
+    app = App(
+        {
+            "incoming": {"orders": {**orders, "unprocessed_record_max_age": "30s", "on_poison": "warn"}},
+            "memory": {"checked": {}},
+        },
+        observer=recorder,
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("checked")
+    async def first(order: bytes) -> bytes:
+        return order
+
+    @app.incoming("orders")
+    async def second(order: bytes) -> None:
+        await stuck.wait()
+
+    @app.incoming("checked")
+    async def check(order: bytes) -> None:
+        await asyncio.sleep(1)
+
+    async with running(app) as test:
+        began = now()
+        await send(test, b"")
+        await until(lambda: recorder.at, 40)
+        assert 30 <= recorder.at[0] - began < 32
+        stuck.set()
+        await test.settled()
+
+
+@in_virtual_time
+async def test_a_batch_that_hangs_when_it_is_called_again_is_poison() -> None:
+    """A value of the first call was nacked in a memory channel."""
+    recorder = Found()
+    stuck = asyncio.Event()
+    calls: list[int] = []
+    orders = {"group_id": "billing", "auto_offset_reset": "earliest", "retry": {"max_attempts": 2, "backoff": "1s"}}
+    app = App(
+        {
+            "incoming": {"orders": {**orders, "unprocessed_record_max_age": "30s", "on_poison": "warn"}},
+            "memory": {"checked": {}},
+        },
+        observer=recorder,
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("checked")
+    async def handle(batch: Batch[bytes]) -> list[Record]:
+        calls.append(len(batch))
+        if len(calls) == 2:
+            await stuck.wait()
+        return [Record(payload) for payload in batch.payloads]
+
+    @app.incoming("checked")
+    async def check(order: bytes) -> None:
+        if len(calls) == 1:
+            raise ValueError("not yet")
+
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: len(calls) == 2)
+        began = now()
+        await until(lambda: recorder.at, 40)
+        assert 28 <= recorder.at[0] - began < 31
+        stuck.set()
+        await test.settled()
