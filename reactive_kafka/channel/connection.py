@@ -40,12 +40,12 @@ BACKOFF = Backoff(0.25, 5.0)
 """Between attempts to connect, between two clients of which the first breaks, and between polls that are refused."""
 
 STEADY_S = BACKOFF.last_s
-"""How long a client works without an error before that counts as progress. To have connected is none: a client that
-connects and then breaks would be replaced without end."""
+"""A client that has worked for so long without an error has made progress. A connection alone is no progress: a client
+that connects and then breaks would be replaced without a pause."""
 
 SILENT_S = 60.0
-"""How long the group may be silent beyond the session and a rebalance, while brokers answer, before the client is
-replaced: it must have come to a stop by a bug of its own."""
+"""The client is replaced if the group is silent for so long beyond the session and a rebalance, while brokers answer.
+Then the client itself has stopped working."""
 
 CONNECTING = "connecting"
 """The reason as long as nothing else is known."""
@@ -83,7 +83,7 @@ class Connection:
         self._refusal: str | None = None
         self._is_closed = False
         self._is_idle = False  # the last poll has brought nothing
-        # The client leaves the group when nobody has polled it for four times as long.
+        # A quarter of max_poll_interval_ms: the client leaves the group if it is not polled for that long.
         self._most_wait_s = float(settings.client.get("max_poll_interval_ms", inf)) / 4000
         self._idle_poll_s = min(IDLE_POLL_S, self._most_wait_s)
         self._rebalance_s = GroupTimes.of(settings.client.get).rebalance_s

@@ -231,8 +231,8 @@ def _raise_errors(coordinator: Any, response: Any, *, is_member: bool) -> None:
         too_large = [partition for partition, one in errors if one is kind]
         what = f"commit of {partition}: its metadata is too long for the broker"
         raise MetadataTooLargeError(what, too_large) from kind()
-    # The coordinator answers what is wrong with a group or a member for each partition of the request. Where it has
-    # stored others, or the error is about a topic, the error is of the partition alone.
+    # An error of the group or of the member comes once for each partition of the request. If other positions were
+    # stored, or the error is about a topic, it concerns that partition alone.
     has_stored = len(errors) < len(codes)
     is_of_group = any(issubclass(one, (*NOT_OWNER, *COORDINATOR_MOVED)) for _, one in errors)
     if not is_of_group and (has_stored or all(one.errno in OF_TOPICS for _, one in errors)):

@@ -19,7 +19,7 @@ from reactive_kafka.errors import TransientBrokerError
 
 CHECK_DEADLINE_S = 2.5
 LAST_EPOCH = 32_000
-"""From then on a producer gets an id of its own again: an epoch has 15 bits."""
+"""A producer with this epoch or a higher one gets a new id: an epoch has 15 bits."""
 ID_IS_VOID = (
     kafka_errors.ProducerFenced,
     kafka_errors.InvalidProducerEpoch,

@@ -211,7 +211,7 @@ class _Faults:
         self._state.faults.answer_timeout_s = seconds
 
     def topic_away(self, topic: str, error: BrokerError | None = None) -> None:
-        """Let nobody write to a topic: sends to it raise *error*, until :meth:`topic_back`.
+        """Refuse every send to a topic with *error*, until :meth:`topic_back`.
 
         Without *error* that is a TransientBrokerError; a FatalBrokerError stands for a right that was withdrawn.
         """

@@ -54,7 +54,7 @@ class Group:
             self.rebalance()
 
     def cannot_leave(self, member: Member) -> None:
-        """A member ends while nobody hears of it: it is one until its session has ended, which begins when all is back.
+        """A member ends while the broker is away: the group keeps it for one more session after the broker is back.
 
         A coordinator that was started again, or that was frozen, gives its members the whole of their sessions.
         """

@@ -98,7 +98,8 @@ class Faults:
         self.down = False
         self.down_since = 0.0  # when it went down last, by the monotonic clock
         self.answer_timeout_s = 10.0
-        self.away: dict[str, BrokerError] = {}  # topics that nobody can write to -> why
+        # Topic that cannot be written to -> the error that a send gets.
+        self.away: dict[str, BrokerError] = {}
         self.unstorable: dict[TopicPartition, BrokerError] = {}  # partitions whose positions are refused -> why
         self.leaders_away: dict[TopicPartition, str | None] = {}  # partitions that nobody can use -> their leader
         self._scripts: defaultdict[tuple[Call, str | None], deque[Step]] = defaultdict(deque)
@@ -196,7 +197,8 @@ class MemoryState:
         self.default_partitions = default_partitions
         self.auto_create = auto_create
         self.logs: dict[str, list[PartitionLog]] = {}
-        self.configs: dict[str, dict[str, str]] = {}  # topic -> what is set for it; told to who asks, not carried out
+        # Topic -> its configs. Clients can read them; the broker does not act on them.
+        self.configs: dict[str, dict[str, str]] = {}
         self.ids: dict[str, str] = {}  # of the topics that exist; one that is made anew gets another
         self._numbers = count(1)
         self.groups: dict[str, Group] = {}
