@@ -139,8 +139,11 @@ class PoisonWatch:
         found = overdue(tracker, before)
         if found is None:
             return None
-        moved_on = now - self._time.age_s(found[1], now)
-        return Poison(tracker, found[0], tracker.offset_of(found[0]), moved_on, tracker.unsettled - 1)
+        index, since = found
+        moved_on = now - self._time.age_s(since, now)
+        # Records before it may be unsettled, too: with keys, and where their clocks have stood.
+        behind = tracker.unsettled - tracker.unsettled_up_to(index)
+        return Poison(tracker, index, tracker.offset_of(index), moved_on, behind)
 
 
 def oldest_started(tracker: OffsetTracker) -> tuple[int, float] | None:

@@ -58,7 +58,8 @@ class Assignment:
         self._changed = asyncio.Event()
         self._times = GroupTimes.of(parts.settings.client.get)
         self._last = LastAssignment()
-        self._draining_since: float | None = None
+        # When each of the two began to wait for handlers: a stop may come during a revocation, and the other way round.
+        self._waits_since: dict[During, float] = {}
         self._has_told_waiting = False
         self._releasing = asyncio.Lock()
         self._is_over = False  # let go for good: what is assigned until the client has left is not read
@@ -70,6 +71,7 @@ class Assignment:
         if not partitions:
             return
         settings, now = self._settings, self._clock.monotonic()
+        self._waits_since["revocation"] = now
         deadlines = granted.of_revocation(
             self._times, settings.revoke_grace_s, now, self._last, hooks=len(self._hooks.on_revoked),
             commits_twice=settings.enable_auto_commit or settings.commit_strategy == "checkpoint",
@@ -82,6 +84,7 @@ class Assignment:
         """The client is of no use any more: commit what is settled if that can be done, and *leave* its group."""
         partitions = frozenset(self._owned.table.trackers)
         now = self._clock.monotonic()
+        self._waits_since["revocation"] = now
         # Until it has left, the group may still assign partitions to it. Its successor would not be told that they are
         # gone: a cooperative assignment names only what comes and goes, and what came to the lost client would stay.
         self._is_leaving = True
@@ -106,7 +109,6 @@ class Assignment:
             return
         if not self._owned.is_ending:  # a stop goes on waiting, also through an incremental assignment
             self._parts.acknowledger.awaited_by.discard(self)
-            self._draining_since = None
         self._owned.assign(generation, partitions)
         self._committer.engine.end_request()
         self.changed()
@@ -138,9 +140,9 @@ class Assignment:
 
     def take_nothing_new(self, partitions: Collection[TopicPartition] | None = None, *, for_good: bool = False) -> None:
         """Let no handler be called for records of these (None: any); *for_good*: nor after the next assignment."""
-        self._owned.is_ending = self._owned.is_ending or for_good
-        if self._draining_since is None:
-            self._draining_since = self._clock.monotonic()
+        if for_good:
+            self._waits_since.setdefault("stop", self._clock.monotonic())
+            self._owned.is_ending = True
         self._parts.acknowledger.awaited_by.add(self)
         self._owned.drain(partitions)
         self._parts.workers.suspended()
@@ -267,7 +269,7 @@ class Assignment:
         self._parts.history.abandoned += self._owned.running(partitions)
         if left := self._owned.in_flight(partitions):
             now = self._clock.monotonic()
-            waited_s = 0.0 if self._draining_since is None else now - self._draining_since
+            waited_s = now - self._waits_since.get(during, now)
             self._parts.observer.on(
                 HandlerAbandoned(channel=self._settings.name, during=during, records=left, waited_s=waited_s)
             )

@@ -42,6 +42,13 @@ def test_poison_names_offset_start_and_how_many_wait_behind_it() -> None:
     tracker.settle(1)
     (poison,) = watch.look([tracker], 70.0)
     assert (poison.offset, poison.since, poison.waiting) == (100, 5.0, 5)
+
+
+def test_what_waits_before_a_poison_record_does_not_wait_behind_it() -> None:
+    watch, tracker = PoisonWatch(LIMIT_S), tracker_with([90.0, 5.0, 90.0], waiting=4)
+    tracker.in_order = False
+    (poison,) = watch.look([tracker], 100.0)
+    assert (poison.offset, poison.waiting) == (101, 5)
     assert watch.current == (poison,)
 
 
