@@ -45,6 +45,22 @@ class GroupHasMembersError(TransientBrokerError):
     """A client that is no member wants to commit for a group that has members: only they may."""
 
 
+class SomePositionsUnknownError(TransientBrokerError):
+    """The broker has told where the group stands in some of the partitions that it was asked for, not in all.
+
+    ``found``: partition -> its position, None where nothing is stored. ``unknown``: partition -> why.
+    """
+
+    def __init__(
+        self,
+        found: Mapping[TopicPartition, Committed | None],
+        unknown: Mapping[TopicPartition, BrokerError],
+    ) -> None:
+        self.found = dict(found)
+        self.unknown = dict(unknown)
+        super().__init__("; ".join(f"{partition}: {error}" for partition, error in sorted(self.unknown.items())))
+
+
 def members_share(group_id: str) -> str:
     """Why a position cannot be stored from outside of a group that has members."""
     return (
@@ -222,9 +238,12 @@ class Consumer(Questions, Protocol):
         """
 
     async def committed(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
-        """partition -> what the group has stored, None where nothing is. Fatal without a right to ask, or a group.
+        """partition -> what the group has stored, None where nothing is.
 
-        TransientBrokerError: It is part of a transaction that is still open.
+        Raises:
+            SomePositionsUnknownError: The broker has told the positions of some of the partitions only.
+            TransientBrokerError: A position is part of a transaction that is still open.
+            FatalBrokerError: There is no right to ask, or no group.
         """
 
     async def check(self) -> None:

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Collection, Mapping
 
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.broker.client import Connector, Consumer
+from reactive_kafka.broker.client import Connector, Consumer, SomePositionsUnknownError
 from reactive_kafka.broker.passing import CommittingConsumer, Passing
 from reactive_kafka.checkpoint.owned_row import Share, committed_of
 from reactive_kafka.checkpoint.rows import CheckpointRows
@@ -147,7 +147,7 @@ class CheckpointConsumer(CommittingConsumer):
         self, partitions: Collection[TopicPartition], rows: Mapping[TopicPartition, Checkpoint]
     ) -> dict[TopicPartition, Committed | None]:
         """Claim rows exactly as they were read, so that nothing an earlier owner stores meanwhile is overwritten."""
-        in_kafka = await self._inner.committed(partitions) if self._has_group else {}
+        in_kafka = await self._in_kafka(partitions) if self._has_group else {}
         # Before a row is taken back from another owner, the group is asked whether its partition is still ours.
         now = self._rows.clock.monotonic()
         fenced = [one for one in partitions if one in rows and self._share(one).fenced_for(now) is not None]
@@ -170,6 +170,13 @@ class CheckpointConsumer(CommittingConsumer):
             which = ", ".join(map(str, sorted(refused)))
             raise TransientBrokerError(f"another owner has written to the checkpoint store for {which} just now")
         return found
+
+    async def _in_kafka(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, Committed | None]:
+        try:
+            return await self._inner.committed(partitions)
+        except SomePositionsUnknownError as error:
+            # What Kafka has told are no positions of the store, and must not pass for them.
+            raise TransientBrokerError(str(error)) from error
 
     def _found_in_kafka(self, partition: TopicPartition, there: Committed, position: int | None) -> None:
         self._share(partition).in_kafka = there

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from reactive_kafka.backoff import Backoff, Waits
-from reactive_kafka.broker.client import Consumer
+from reactive_kafka.broker.client import Consumer, SomePositionsUnknownError
 from reactive_kafka.errors import BrokerError, NotOwnerError, StoreAwayError, TransientBrokerError
 from reactive_kafka.observe.events import PositionsKnown, PositionsUnknown
 from reactive_kafka.partitions.committer import Committer
@@ -15,11 +15,15 @@ from reactive_kafka.partitions.partition import Choice, Partition, PartitionStat
 from reactive_kafka.partitions.parts import ClientParts
 from reactive_kafka.partitions.recreated import FirstLook, RecreatedTopics
 from reactive_kafka.partitions.start import Start, Where
-from reactive_kafka.partitions.starting import PartitionStarter, look_at_logs
+from reactive_kafka.partitions.starting import PartitionStarter, look_at_each_topic, look_at_logs
 from reactive_kafka.records import Committed, TopicPartition
 
 BACKOFF = Backoff(0.5, 3.0)
 """How soon what could not be told is asked again, unless partitions came or somebody sought meanwhile."""
+
+
+Unknown = dict[TopicPartition, BrokerError]
+"""partition -> why it cannot start now, where others can."""
 
 
 class StartPositions:
@@ -95,7 +99,7 @@ class StartPositions:
 
     async def _find_all(self, consumer: Consumer) -> None:
         """Start wherever reading has not; once more where somebody sought while the broker was asked."""
-        await self._look_back(consumer)
+        unknown = await self._look_back(consumer)
         # the hooks have run: go on where it stood, if nothing else was chosen
         retained = [one for one in self.table if one.state is PartitionState.RETAINED]
         self._resume(consumer, [one for one in retained if one.is_open and one.choice is None])
@@ -110,9 +114,12 @@ class StartPositions:
         if not (pending or self._first_look.is_done or self.table.pending):
             await self._first_look.look(consumer)
         while pending:
-            await self._find(consumer, pending)
-            pending = {one: at for one, at in pending.items() if _is_of(one, at) and one.sought is not None}
-        if away := {one.silent[0] for one in self.table.pending if one.silent is not None}:
+            unknown |= await self._find(consumer, pending)
+            again = [one for one, at in pending.items() if _is_of(one, at) and one.sought is not None]
+            pending = {one: pending[one] for one in again if one.id not in unknown}
+        away = {one.silent[0] for one in self.table.pending if one.silent is not None}
+        away |= {f"{one.id}: {unknown[one.id]}" for one in self.table.pending if one.id in unknown}
+        if away:
             raise TransientBrokerError("; ".join(sorted(away)))
         if self.table.pending:
             return
@@ -134,11 +141,16 @@ class StartPositions:
             self._observer.on(told)
         self._told = told
 
-    async def _find(self, consumer: Consumer, pending: Mapping[Partition, int]) -> None:
-        """Start these partitions, but for those whose choice is another one by the time the broker has answered."""
+    async def _find(self, consumer: Consumer, pending: Mapping[Partition, int]) -> Unknown:
+        """Start these partitions, but for those whose choice is another one by the time the broker has answered.
+
+        Returns:
+            Those that cannot start now, because the broker tells of the others only.
+        """
         choices = {one: one.choice for one in pending}
-        committed = await self._committed(consumer, frozenset(one.id for one in pending))
+        committed, unknown = await self._committed(consumer, frozenset(one.id for one in pending))
         same = [one for one in pending if _is_of(one, pending[one]) and one.choice is choices[one]]
+        same = [one for one in same if one.id not in unknown]
         if self.keeps_positions:
             for one in same:
                 if committed[one.id] is not None and one.choice is not None and one.choice.is_resumed:
@@ -147,16 +159,20 @@ class StartPositions:
         self._resume(consumer, [one for one in same if one.state is PartitionState.RETAINED])
         led = {one: pending[one] for one in fresh if not _lacks_leader(one)}
         if led:
-            await self._start_afresh(consumer, led, committed)
+            unknown |= await self._start_afresh(consumer, led, committed)
+        return unknown
 
-    async def _look_back(self, consumer: Consumer) -> None:
+    async def _look_back(self, consumer: Consumer) -> Unknown:
         """Let what is retained commit, and no more: what waits for the hooks is still suspended, and not fetched."""
         closed = [one for one in self.table.pending if not one.is_open]
         waiting = {one: one.assignment for one in closed if one.left is not None}
-        committed = await self._committed(consumer, frozenset(one.id for one in waiting)) if waiting else {}
+        if not waiting:
+            return {}
+        committed, unknown = await self._committed(consumer, frozenset(one.id for one in waiting))
         for one, at in waiting.items():
-            if _is_of(one, at) and one.left is not None:
+            if one.id in committed and _is_of(one, at) and one.left is not None:
                 self._retain(one, committed[one.id])
+        return unknown
 
     def _resume(self, consumer: Consumer, retained: list[Partition]) -> None:
         positions = {}
@@ -184,20 +200,26 @@ class StartPositions:
 
     async def _committed(
         self, consumer: Consumer, partitions: frozenset[TopicPartition]
-    ) -> Mapping[TopicPartition, Committed | None]:
+    ) -> tuple[Mapping[TopicPartition, Committed | None], Unknown]:
+        """partition -> the group's position; and those whose position the broker does not tell now."""
         if self._settings.group_id is None and not self.keeps_positions:
-            return dict.fromkeys(partitions)
-        return await consumer.committed(partitions)
+            return dict.fromkeys(partitions), {}
+        try:
+            return await consumer.committed(partitions), {}
+        except SomePositionsUnknownError as error:
+            return error.found, error.unknown
 
     async def _start_afresh(
         self, consumer: Consumer, fresh: Mapping[Partition, int], committed: Mapping[TopicPartition, Committed | None]
-    ) -> None:
+    ) -> Unknown:
         choices, names = {one: one.choice for one in fresh}, [one.id for one in fresh]
         wanted = {one.id: choice.where for one, choice in choices.items() if choice is not None}
-        logs = await look_at_logs(consumer, names, wanted)
+        logs, unknown = await look_at_each_topic(consumer, names, wanted)
         new = await self._first_look.new_ones(consumer, names)
         started: dict[Partition, Start] = {}
         for one, choice in choices.items():
+            if one.id not in logs:
+                continue
             # The broker was asked in between: a seek, a revocation or another assignment may have come. What was looked
             # up is used only if it is still what is wanted, else the next round of _find_all looks it up anew. A Choice
             # is compared by identity, for a second seek to the same place is a wish of its own.
@@ -207,6 +229,7 @@ class StartPositions:
             if start is not None:
                 started[one] = start
         await self._let_flow(consumer, started, fresh)
+        return unknown
 
     async def _go_on(self, consumer: Consumer, one: Partition, start: Start) -> None:
         """Read from somewhere else at once: what comes from where it was read before would pass for a gap."""

@@ -11,6 +11,7 @@ from reactive_kafka.broker.client import Consumer
 from reactive_kafka.commit.metadata.codec import Metadata, decode
 from reactive_kafka.commit.plans import PlannedRange
 from reactive_kafka.commit.tracker import OffsetTracker
+from reactive_kafka.errors import BrokerError
 from reactive_kafka.observe.events import KeptAcksDropped, OffsetReset, PlanDropped
 from reactive_kafka.partitions.owned import OwnedPartitions
 from reactive_kafka.partitions.partition import Choice, Partition
@@ -42,10 +43,40 @@ async def look_at_logs(
     consumer: Consumer, partitions: list[TopicPartition], chosen: Mapping[TopicPartition, Where]
 ) -> dict[TopicPartition, Log]:
     """partition -> its log; with the offset of a chosen time. BrokerError: a question was not answered."""
-    times = {partition: milliseconds(where) for partition, where in chosen.items() if isinstance(where, datetime)}
+    times = {one: milliseconds(where) for one in partitions if isinstance(where := chosen.get(one), datetime)}
     starts, ends = await asyncio.gather(consumer.beginning_offsets(partitions), consumer.end_offsets(partitions))
     found = await consumer.offsets_for_times(times) if times else {}
     return {one: Log(starts[one], ends[one], found.get(one)) for one in partitions}
+
+
+async def look_at_each_topic(
+    consumer: Consumer, partitions: list[TopicPartition], chosen: Mapping[TopicPartition, Where]
+) -> tuple[dict[TopicPartition, Log], dict[TopicPartition, BrokerError]]:
+    """As :func:`look_at_logs`; a topic that cannot be asked for (it is gone, say) keeps no other topic waiting.
+
+    Returns:
+        partition -> its log, and partition -> why that is not known. BrokerError: nothing is known of any.
+    """
+    try:
+        return await look_at_logs(consumer, partitions, chosen), {}
+    except BrokerError:
+        by_topic: dict[str, list[TopicPartition]] = {}
+        for one in partitions:
+            by_topic.setdefault(one.topic, []).append(one)
+        if len(by_topic) == 1:
+            raise
+    asked = list(by_topic.values())
+    answers = await asyncio.gather(*(look_at_logs(consumer, part, chosen) for part in asked), return_exceptions=True)
+    logs: dict[TopicPartition, Log] = {}
+    unknown: dict[TopicPartition, BrokerError] = {}
+    for part, answer in zip(asked, answers, strict=True):
+        if isinstance(answer, BrokerError):
+            unknown |= dict.fromkeys(part, answer)
+        elif isinstance(answer, BaseException):
+            raise answer
+        else:
+            logs |= answer
+    return logs, unknown
 
 
 class PartitionStarter:

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import pytest
 
-from reactive_kafka.broker.client import WrittenBatch
+from reactive_kafka.broker.client import SomePositionsUnknownError, WrittenBatch
 from reactive_kafka.broker.transactional import TRANSACTION_TIMEOUT_MS, TransactionalProducer
 from reactive_kafka.errors import NotOwnerError, PositionsRefusedError, TransientBrokerError
 from reactive_kafka.records import Committed, RecordBytes, TopicPartition
@@ -379,6 +379,10 @@ class PositionsContract:
             with pytest.raises(TransientBrokerError):
                 await consumer.committed([first])
             assert await consumer.committed([second]) == {second: Committed(1)}
+            with pytest.raises(SomePositionsUnknownError) as caught:
+                await consumer.committed([first, second])
+            assert caught.value.found == {second: Committed(1)}
+            assert caught.value.unknown.keys() == {first}
             await until_committed(cluster, group, {first: 1, second: 1})  # tools do not wait
             await producer.commit()
             assert await stable_position(member, first) == Committed(5, "with metadata")

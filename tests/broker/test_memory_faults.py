@@ -172,6 +172,24 @@ async def test_an_expired_member_that_has_not_noticed_reads_on_until_a_commit_is
         assert cluster.broker.committed("g") == {}
 
 
+def test_an_expired_member_that_ends_while_the_broker_is_down_does_not_come_back() -> None:
+    async def main(clock: FakeClock) -> None:
+        cluster = MemoryCluster(MemoryBroker(clock))
+        cluster.broker.create_topic("t", 2)
+        async with joined(cluster, "t", "g", "one") as one, joined(cluster, "t", "g", "two") as two:
+            await two.until_assigned(1)
+            cluster.broker.expire("g", "one-1", notice_after_s=NO_FAULT_TIMEOUT_S)
+            await two.until_assigned(2)
+            cluster.broker.down = True
+            await one.consumer.stop()
+            cluster.broker.down = False
+            await asyncio.sleep(2 * NO_FAULT_TIMEOUT_S)
+            assert list(cluster.broker.members("g")) == ["two-2"]
+        await cluster.broker.close()
+
+    run_in_virtual_time(main)
+
+
 async def test_an_expired_member_cannot_commit_even_before_the_others_have_a_new_generation() -> None:
     cluster = cluster_with(2)
     async with joined(cluster, "t", "g", "one") as one, joined(cluster, "t", "g", "two") as two:

@@ -20,7 +20,7 @@ from reactive_kafka.broker.aiokafka.offset_requests import (
     commit_request,
 )
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, COORDINATOR_MOVED, NOT_OWNER, translate, within
-from reactive_kafka.broker.client import NO_GROUP, GroupHasMembersError, members_share
+from reactive_kafka.broker.client import NO_GROUP, GroupHasMembersError, SomePositionsUnknownError, members_share
 from reactive_kafka.broker.commit_parts import parts_of
 from reactive_kafka.broker.transactional import TransactionId
 from reactive_kafka.errors import (
@@ -194,6 +194,10 @@ async def _ask(coordinator: Any, partitions: Collection[TopicPartition]) -> dict
             error = error_of(answer)
             if error is None:
                 return positions(answer)
+            if refused := _refused_alone(answer):
+                known = positions(answer)
+                found = {one: known.get(one) for one in partitions if one not in refused}
+                raise SomePositionsUnknownError(found, refused)
             if issubclass(error, COORDINATOR_MOVED):
                 coordinator.coordinator_dead()
             raise error()
@@ -202,6 +206,19 @@ async def _ask(coordinator: Any, partitions: Collection[TopicPartition]) -> dict
                 raise
             await asyncio.sleep(RETRY_S)
     return {}
+
+
+def _refused_alone(answer: Any) -> dict[TopicPartition, BrokerError]:
+    """partition -> why its position is not told, in an answer that tells those of others."""
+    if getattr(answer, "error_code", 0):
+        return {}
+    at = _error_at(answer)
+    codes = {TopicPartition(topic, row[0]): row[at] for topic, rows, *_ in answer.topics for row in rows}
+    refused = {partition: class_for(code) for partition, code in codes.items() if code}
+    is_of_group = any(issubclass(kind, (*NOT_OWNER, *COORDINATOR_MOVED)) for kind in refused.values())
+    if is_of_group or len(refused) == len(codes):
+        return {}
+    return {partition: translate(kind()) for partition, kind in refused.items()}
 
 
 def _coordinator(consumer: Assignment, group_id: str | None) -> Any:

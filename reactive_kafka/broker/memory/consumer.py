@@ -15,6 +15,7 @@ from reactive_kafka.broker.client import (
     Poll,
     RebalanceListener,
     Sight,
+    SomePositionsUnknownError,
 )
 from reactive_kafka.broker.memory.group import Group
 from reactive_kafka.broker.memory.inspector import MemoryQuestions
@@ -199,9 +200,12 @@ class MemoryConsumer(MemoryQuestions):
             raise TransientBrokerError(f"{self._member.member_id} is cut off from its group")
 
         def stored() -> dict[TopicPartition, Committed | None]:
-            if unstable := group.positions.unstable(partitions):
-                raise TransientBrokerError(f"the position of {unstable[0]} is part of a transaction that is still open")
-            return {tp: group.commits.get(tp) for tp in partitions}
+            unstable = group.positions.unstable(partitions)
+            found = {tp: group.commits.get(tp) for tp in partitions if tp not in unstable}
+            if not unstable:
+                return found
+            error = TransientBrokerError(f"the position of {unstable[0]} is part of a transaction that is still open")
+            raise SomePositionsUnknownError(found, dict.fromkeys(unstable, error)) if found else error
 
         return await self._ask("committed", stored)
 
@@ -220,9 +224,9 @@ class MemoryConsumer(MemoryQuestions):
         if not self._member.crashed:
             if self._group is not None and self._state.faults.down:
                 self._group.cannot_leave(self._member)
-            else:
-                if self._group is not None:
-                    self._group.leave(self._member)
+            elif self._group is not None:
+                self._group.leave(self._member)
+            if not self._member.crashed:  # also where the group has put it out: it must not come back
                 await self._member.close()
             self.wake()
 

@@ -34,18 +34,20 @@ class MemoryQuestions:
         return await self._state.faults.ask(call, effect, of)
 
     async def beginning_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
-        return await self._ask("beginning_offsets", lambda: {tp: self._log(tp).start for tp in partitions})
+        found = lambda: {tp: self._log(tp).start for tp in partitions}  # noqa: E731
+        return await self._ask("beginning_offsets", found, _only_topic(partitions))
 
     async def end_offsets(self, partitions: Collection[TopicPartition]) -> dict[TopicPartition, int]:
         is_committed = self._reads_committed
-        return await self._ask("end_offsets", lambda: {tp: self._log(tp).end_for(is_committed) for tp in partitions})
+        found = lambda: {tp: self._log(tp).end_for(is_committed) for tp in partitions}  # noqa: E731
+        return await self._ask("end_offsets", found, _only_topic(partitions))
 
     async def offsets_for_times(self, times_ms: Mapping[TopicPartition, int]) -> dict[TopicPartition, int | None]:
 
         def find() -> dict[TopicPartition, int | None]:
             return {tp: self._log(tp).offset_at(time_ms, self._reads_committed) for tp, time_ms in times_ms.items()}
 
-        return await self._ask("offsets_for_times", find)
+        return await self._ask("offsets_for_times", find, _only_topic(times_ms))
 
     async def topic_ids(self, topics: Collection[str], *, of_all: bool = False) -> list[TopicIds]:
         known = self._state.ids
@@ -58,6 +60,12 @@ class MemoryQuestions:
 
     async def check(self) -> None:
         await self._ask("check", lambda: None)
+
+
+def _only_topic(partitions: Collection[TopicPartition]) -> str | None:
+    """The topic that a question is about, if it is one alone."""
+    topics = {partition.topic for partition in partitions}
+    return topics.pop() if len(topics) == 1 else None
 
 
 class MemoryInspector(MemoryQuestions):
