@@ -221,8 +221,8 @@ class Member:
 
     # -- what its handlers do
 
-    async def work(self, messages: Sequence[Message[Payload]]) -> None:
-        """One call of the handler, for one message or a batch."""
+    async def work(self, messages: Sequence[Message[Payload]]) -> int:
+        """One call of the handler, for one message or a batch. Returns the number of the call."""
         call = self.world.next_call()
         attempt = messages[0].attempt
         loads = [self.world.loads[message.payload["id"]] for message in messages]
@@ -253,6 +253,7 @@ class Member:
             for message, load in zip(messages, loads, strict=True):
                 if not _is_nacked(load):
                     await self._settle(message, load, call)
+        return call
 
     def never_called(self, messages: Sequence[Message[Payload]]) -> None:
         """Middleware is about to raise before the handler is called."""
@@ -324,12 +325,13 @@ class Member:
 
     async def _iterated(self, message: Message[Payload]) -> None:
         try:
-            await self.work([message])
+            call = await self.work([message])
         except HandlerError as error:
             message.nack(error)
         else:
+            # With the number of its call: a loop that outlives a stop acks what a later life has begun again.
             if self.world.scenario.settings.get("ack") != "manual":
-                self.ack(message)
+                self.ack(message, call)
 
     def _context(self) -> str:
         """What another handler has left; an application that iterates has one context for all."""
