@@ -56,6 +56,10 @@ class CheckpointConsumer(CommittingConsumer):
         self._again_at, self._waits = 0.0, Waits(BACKOFF)
         self._away: str | None = None
 
+    async def check(self) -> None:
+        await self._inner.check()
+        await self._rows.look()
+
     def _share(self, partition: TopicPartition) -> Share:
         return self._shares.setdefault(partition, Share(self._name))
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
+from math import inf
 from typing import Protocol, TypeVar
 
 from reactive_kafka.checkpoint.owned_row import OwnedRow, Sending, Share
@@ -14,6 +16,7 @@ from reactive_kafka.commit.metadata.pending import PendingCommit
 from reactive_kafka.commit.tracker import OffsetTracker
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import (
+    BrokerError,
     CheckpointRefusedError,
     CorruptCheckpointError,
     FatalBrokerError,
@@ -26,6 +29,12 @@ from reactive_kafka.verdicts.partition import verdicts_of
 
 T = TypeVar("T")
 
+LOOK_S = 2.0
+"""How long the store may have had nothing to answer before it is asked whether it is there."""
+LOOK_DEADLINE_S = 4.0
+"""How long that answer may take: together with LOOK_S less than the 7 s within which readiness tells an outage."""
+NO_WRITE_S = 20.0
+"""After that long without another failed write none is tried: what waits is tried every 5 s, for 10 s at most."""
 ATTEMPTS = 5
 """How often a row is read again and written, if requests of ours without an answer keep changing it."""
 
@@ -79,6 +88,8 @@ class CheckpointRows:
         self.observer = observer
         self.clients = clients  # asked at each use, because the store is made first
         self.away: str | None = None  # why the store could not be used the last time
+        self._answered_at = clock.monotonic()
+        self._write_failed_at = -inf
         self.claims: list[OwnedRow] = []  # those that are ours, or were until lately; one a partition
         # By client; one that is built anew under its name goes on with what it has there.
         self.shares: defaultdict[str, dict[TopicPartition, Share]] = defaultdict(dict)
@@ -141,24 +152,49 @@ class CheckpointRows:
             if client.name == owner.client:
                 client.start_over(partition)
 
-    async def ask(self, call: Awaitable[T]) -> T:
-        """Make a call to the store, and note whether it is available."""
+    async def ask(self, call: Awaitable[T], *, is_write: bool = True) -> T:
+        """Make a call to the store, and note whether it is available.
+
+        A store that is full answers reads all the same: after a write that failed, only another write says that it is
+        back, unless none is tried any more.
+        """
         try:
             answer = await call
         except StoreAwayError as error:
             self.away = str(error) or "it does not answer"
             error.by_store = True
+            if is_write:
+                self._write_failed_at = self.clock.monotonic()
             self._is_missed(self.away)
             raise
         except (FatalBrokerError, CorruptCheckpointError) as error:  # the operator has to act
             self._is_missed(str(error))
             raise
+        self._answered_at = self.clock.monotonic()
+        if not is_write and self._answered_at - self._write_failed_at < NO_WRITE_S:
+            return answer
         self.away = None
+        self._write_failed_at = -inf
         if self._missed_since is not None:
             away_s = self.clock.monotonic() - self._missed_since
             self._missed_since = None
             self.observer.on(StoreAvailable(channel=self.channel, away_s=away_s))
         return answer
+
+    async def look(self) -> None:
+        """Ask the store for a row, if it has had nothing to answer for a while; readiness tells what comes of it."""
+        used = [claim for claim in self.claims if claim.tracker is not None and not claim.tracker.is_closed]
+        if used and self.clock.monotonic() - self._answered_at >= LOOK_S:
+            # What it raises is told by then.
+            with suppress(BrokerError, CorruptCheckpointError):
+                await self.ask(self._answer(used[0].partition), is_write=False)
+
+    async def _answer(self, partition: TopicPartition) -> None:
+        try:
+            async with asyncio.timeout(LOOK_DEADLINE_S):
+                await self.store.read(self.group, [partition])
+        except TimeoutError as error:
+            raise StoreAwayError(f"no answer within {LOOK_DEADLINE_S:g} s") from error
 
     def _is_missed(self, reason: str) -> None:
         if self._missed_since is None:  # else it was told, and is told again when the store has been back
@@ -167,7 +203,7 @@ class CheckpointRows:
 
     async def read(self, partitions: Collection[TopicPartition]) -> Mapping[TopicPartition, Checkpoint]:
         """partition -> its present row."""
-        return await self.ask(self.store.read(self.group, partitions))
+        return await self.ask(self.store.read(self.group, partitions), is_write=False)
 
     async def write(self, wanted: Mapping[OwnedRow, Committed]) -> None:
         """Store positions with their states. Partitions that another owner has by now are discarded.

@@ -200,7 +200,7 @@ class Transactions:
                 self._outcomes.refuse_stored(parts)
                 writes.update({part.claim.partition: part.sending().write for part in parts})
                 opened = store.transaction(self._rows.group, writes)
-                return opened, await self._rows.ask(opened.__aenter__())
+                return opened, await self._rows.ask(opened.__aenter__(), is_write=False)
             except CheckpointRefusedError:
                 self._outcomes.check_ours(parts)
                 for part in parts:

@@ -998,6 +998,53 @@ async def test_a_store_that_cannot_be_used_is_told_once_and_so_is_its_coming_bac
         assert back.away_s > 0
 
 
+@pytest.mark.parametrize("outage_s", [1, 30, 400])
+@pytest.mark.parametrize("kind", ["away", "frozen"])
+@in_virtual_time
+async def test_a_store_that_is_away_while_nothing_is_to_be_stored_is_told_and_so_is_its_return(
+    kind: str, outage_s: int
+) -> None:
+    rows, recorder = Rows(), Recorder()
+    app = app_on(rows, recorder)
+    counting(app, Seen())
+    async with running(app) as test:
+        await send(test, b"")
+        await until(lambda: row(rows).position == 1)
+        await asyncio.sleep(10)
+        assert recorder.of(StoreUnavailable) == []
+        faults = store_of(app).faults
+        faults.away = kind == "away"
+        faults.slow_s = 1e6 if kind == "frozen" else 0.0
+        began = now()
+        if outage_s > 7:
+            await until(lambda: app.health().ready.status == "DOWN", 7)
+            (check,) = [one for one in app.health().ready.checks if one.name == "orders"]
+            assert "the checkpoint store is away" in str(check.data["reason"])
+        await asyncio.sleep(began + outage_s - now())
+        assert app.health().live.status == "UP"
+        faults.away = False
+        faults.slow_s = 0.0
+        await until(lambda: app.health().ready.status == "UP", 7)
+        assert len(recorder.of(StoreUnavailable)) == len(recorder.of(StoreAvailable)) <= 1
+
+
+@in_virtual_time
+async def test_a_store_that_answers_reads_and_takes_no_writes_stays_away_until_it_takes_them() -> None:
+    rows, recorder = Rows(), Recorder()
+    app = app_on(rows, recorder)
+    counting(app, Seen())
+    async with running(app) as test:
+        await until(lambda: facts(test).partitions)
+        store_of(app).faults.script("write", *["away"] * 30)
+        await send(test, b"")
+        await until(lambda: bool(recorder.of(StoreUnavailable)), 10)
+        await asyncio.sleep(20)
+        assert recorder.of(StoreAvailable) == []
+        assert app.health().ready.status == "DOWN"
+        await until(lambda: row(rows).position == 1, 300)
+        assert len(recorder.of(StoreUnavailable)) == len(recorder.of(StoreAvailable)) == 1
+
+
 def test_a_thread_that_outlives_the_application_is_told_that_there_is_no_state_any_more() -> None:
     app, kept, told = app_on(Rows(), drain_timeout="100ms"), list[Message[bytes]](), list[str]()
 
