@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from reactive_kafka.observe.bursts import Allowance
+from reactive_kafka.observe.json_values import json_value
 from reactive_kafka.observe.sink import Sink
 from reactive_kafka.observe.text import one_line
 
@@ -102,7 +103,7 @@ class _JsonFormatter(logging.Formatter):
             line = {**self._about(), **line}
         if traceback := _traceback(self, record):
             line["exception"] = "\n".join(traceback)
-        return json.dumps(line, default=str)
+        return json.dumps(json_value(line), allow_nan=False)
 
 
 def _time(record: logging.LogRecord) -> str:
