@@ -19,6 +19,11 @@ from reactive_kafka.observe.text import one_line
 NOISY_LIBRARIES = ("aiokafka", "py4j", "uvicorn")  # they log every attempt during an outage
 
 LOGGER = logging.getLogger("reactive_kafka")
+NOT_CONFIGURED = (
+    "logging is not configured: call logging.basicConfig(level=logging.INFO) in the module of the web application. "
+    "Until then nothing below WARNING is shown of reactive_kafka, and its warnings have neither time nor level"
+)
+"""What Python's handler of last resort does to our lines: a web server configures only the loggers it has itself."""
 _NOT_THE_APPLICATIONS = (*NOISY_LIBRARIES, "reactive_kafka", "asyncio")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
