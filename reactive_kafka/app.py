@@ -29,7 +29,7 @@ from reactive_kafka.handlers.spec import AppSpec
 from reactive_kafka.observe.events import Guard, Observer, Observers, checked
 from reactive_kafka.observe.facts import AppFacts, SparkFacts
 from reactive_kafka.observe.health import Health, health
-from reactive_kafka.observe.log_setup import LOGGER, configure_logging, is_logging_configured
+from reactive_kafka.observe.log_setup import LOGGER, NOT_CONFIGURED, configure_logging, is_logging_configured
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.outgoing.memory import Target
 from reactive_kafka.runtime.added import with_channel
@@ -191,7 +191,10 @@ class App(Declarations):
         """Run as the lifespan of a web application, in its event loop: ``FastAPI(lifespan=app.lifespan)``.
 
         It has started before that serves, and is stopped in order after its last request. Raises as :meth:`start`.
+        It leaves logging alone, and warns if logging is not configured.
         """
+        if not is_logging_configured():
+            Guard().call(LOGGER.warning, NOT_CONFIGURED)
         async with self:
             yield
 

@@ -10,6 +10,9 @@ from pydantic import BaseModel
 
 from reactive_kafka import App, BufferFullError, TransientBrokerError
 
+# uvicorn configures only its own loggers.
+logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+logging.getLogger("aiokafka").setLevel(logging.WARNING)
 log = logging.getLogger(__name__)
 app = App(Path(__file__).with_name("reactive-kafka.toml"))
 orders = app.emitter("orders")

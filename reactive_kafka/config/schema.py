@@ -205,7 +205,7 @@ class IncomingSettings:
     )
     ack: AckMode = setting(choice(*get_args(AckMode)), "post", "When a record is acked; a decorator may override it.")
     filter: str | None = setting(
-        OBJECT, None, "`module:function` of the `Message`: where it returns `False`, the record is skipped."
+        OBJECT, None, "`module:function` of the decoded `Message`: where it returns `False`, the record is skipped."
     )
     max_record_age_s: float | None = setting(
         SOME_TIME, None, "A record whose timestamp is older when its handler would be called is skipped."

@@ -1,8 +1,9 @@
 """What a handler has, for whatever is called by it: its log lines, say. Nothing is kept of that for each record.
 
 A worker knows what its handler has, and its context says which worker it is: that is set once for each worker. A
-thread or another task can outlive the call that it was started by, so there that says nothing. As soon as somebody asks
-there, and from the start where handlers run in threads, each call gets a context of its own that says what it has.
+thread or another task can outlive the call that it was started by, so there that says nothing. So the first calls of
+each worker get contexts of their own that say what the call has. Later calls get them once somebody has asked in a
+thread or in another task, and always where handlers run in threads.
 """
 
 from __future__ import annotations
@@ -125,26 +126,28 @@ class CallHolder:
 
 def _call() -> Call | None:
     call = CALL.get(None)
-    if call is not None:
-        return call if call.goes_on() else None
     worker = WORKER.get(None)
     if worker is None:
         return None
     try:
         task = asyncio.current_task()
-    except RuntimeError:  # a thread
+    except RuntimeError:
+        # This is a thread.
         task = None
-    if task is worker.task:
+    if task is not worker.task:
+        # The first calls of each worker say what they have. Later ones do so because of this.
+        worker.pool.tell_calls()
+    elif call is None:
         return worker.call()
-    worker.pool.tell_calls()
-    return None
+    return call if call is not None and call.goes_on() else None
 
 
 def current_message() -> Message[Any] | None:
     """The message that the handler around this has; None outside of handlers, and where the handler has a batch.
 
-    A handler's tasks and threads have it, too, until the handler has returned and the message has its verdict. The
-    first task of a channel that asks gets None: from the next call on there is an answer.
+    A handler's tasks and threads have it, too, until the handler has returned and the message has its verdict. If none
+    of them asks in the first calls of a channel, the first one that asks later gets None, and so do those of the calls
+    in flight then. Calls that begin 5 ms later have an answer.
 
     The payload is decoded anew where the handler takes it instead of the message.
     """

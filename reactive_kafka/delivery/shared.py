@@ -111,8 +111,7 @@ class SharedRuns(RetryingPool):
                     if (now >= lane.look_at or returning or isolation.is_closed) and not self._stays(lane, since, now):
                         break
                     stretch_end = worker.stretch_end
-                    if isolation.in_contexts:
-                        call = isolation.apart(worker, self._first)
+                    call = isolation.apart(worker, self._first)
                     if short_count:
                         durations.observe_many_short(short_count, now - counted_at - long_s)
                         short_count, counted_at, long_s = 0, now, 0.0
@@ -205,8 +204,7 @@ class SharedRuns(RetryingPool):
                 if (now >= lane.look_at or returning or isolation.is_closed) and not self._stays(lane, since, now):
                     break
                 stretch_end = worker.stretch_end
-                if isolation.in_contexts:
-                    call = isolation.apart(worker, self._first)
+                call = isolation.apart(worker, self._first)
                 if short_count:
                     durations.observe_many_short(short_count, now - counted_at - long_s)
                     short_count, counted_at, long_s = 0, now, 0.0

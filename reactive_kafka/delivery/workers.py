@@ -45,8 +45,8 @@ class Worker:
     """
 
     __slots__ = (
-        "blocked_on", "clean", "context", "first", "index", "is_spent", "key", "lanes", "left", "messages", "piece",
-        "place", "pool", "record", "replacement", "state", "strays", "stretch_end", "task", "wait",
+        "blocked_on", "clean", "context", "first", "index", "is_new", "is_spent", "key", "lanes", "left", "messages",
+        "piece", "place", "pool", "record", "replacement", "state", "strays", "stretch_end", "task", "wait",
     )  # fmt: skip
 
     def __init__(self, pool: Workers, context: Context, *, keeps_apart: bool = False) -> None:
@@ -60,6 +60,8 @@ class Worker:
         self.context = context
         self.clean = context if keeps_apart else context.copy()  # what handlers find; one may have changed it
         self.pool, self.state = pool, WorkerState.IDLE
+        # It has not begun its first stretch.
+        self.is_new = True
         self.lanes: Sequence[Lane] = ()  # those that it holds; empty also once they were released for it
         self.left: set[Lane] = set()  # those that it has released, and whose records it has not timed since
         self.piece: Sequence[RawRecord] = ()  # what it reads from a lane that it has to itself

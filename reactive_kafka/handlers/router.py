@@ -161,7 +161,8 @@ class Declarations(JobDecorators):
             retry: Calls in all, the rest as configured; or a table instead of ``[incoming.NAME.retry]``; None: as
                 configured.
             when: Which records the function takes, where the channel has several handlers: a plain function of the
-                Message, true for those. The first handler that takes a record gets it; one without ``when`` comes last.
+                decoded Message, true for those. The first handler that takes a record gets it; one without ``when``
+                comes last. It is not asked about a record that cannot be decoded.
             configured: Nothing: what else there is to say stands in ``[incoming.NAME]``.
 
         Raises:

@@ -12,12 +12,18 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from reactive_kafka.observe.bursts import Allowance
+from reactive_kafka.observe.json_values import json_value
 from reactive_kafka.observe.sink import Sink
 from reactive_kafka.observe.text import one_line
 
 NOISY_LIBRARIES = ("aiokafka", "py4j", "uvicorn")  # they log every attempt during an outage
 
 LOGGER = logging.getLogger("reactive_kafka")
+NOT_CONFIGURED = (
+    "logging is not configured: call logging.basicConfig(level=logging.INFO) in the module of the web application. "
+    "Until then nothing below WARNING is shown of reactive_kafka, and its warnings have neither time nor level"
+)
+"""What Python's handler of last resort does to our lines: a web server configures only the loggers it has itself."""
 _NOT_THE_APPLICATIONS = (*NOISY_LIBRARIES, "reactive_kafka", "asyncio")
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
@@ -102,7 +108,7 @@ class _JsonFormatter(logging.Formatter):
             line = {**self._about(), **line}
         if traceback := _traceback(self, record):
             line["exception"] = "\n".join(traceback)
-        return json.dumps(line, default=str)
+        return json.dumps(json_value(line), allow_nan=False)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import math
+import re
 import time
 from collections.abc import Callable, Hashable, Iterable
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.errors import HandlerError, ReactiveKafkaError
@@ -16,14 +17,12 @@ from reactive_kafka.observe.events.channel import ChannelFailed, ChannelStateCha
 from reactive_kafka.observe.events.commits import SettledNotStored
 from reactive_kafka.observe.events.reading import OffsetReset, PartitionsReset
 from reactive_kafka.observe.events.records import FailureEvent, RecordFailed
-from reactive_kafka.observe.facts import SparkBatchFacts
+from reactive_kafka.observe.json_values import fields_of
 from reactive_kafka.observe.log_setup import LOGGER
 from reactive_kafka.observe.text import one_line
-from reactive_kafka.records import TopicPartition
 
 LONGEST_TOGETHER = 4000  # characters of a line that names many offsets; the reason comes last and is what is cut
 TOGETHER_S = 0.2  # how long a line about a partition waits for the others of its assignment
-PARTITIONS_NAMED = 20  # of a set of partitions in a line's fields
 EVENT = "event_type"
 """The field with the name of the event. structlog keeps a line's text in ``event``, where a field would replace it."""
 
@@ -148,7 +147,7 @@ class LogObserver:
     def _log(self, event: Event, text: str, extra: dict[str, Any], now: float) -> None:
         level = _LEVELS[event.loudness()]
         if self._logger.isEnabledFor(level):
-            extra = {EVENT: type(event).__name__, **_fields(event), **extra}
+            extra = {EVENT: type(event).__name__, **fields_of(event), **extra}
             self._logger.log(level, "%s", text, extra=extra, exc_info=self._traceback_of(event, now))
 
     def _traceback_of(self, event: Event, now: float) -> BaseException | None:
@@ -176,30 +175,15 @@ def _leads_to(held: Event, event: Event) -> bool:
 
 
 def _with_subject(event: Event, text: str) -> str:
-    return f"{subject}: {text}" if (subject := event.subject()) else text
-
-
-def _fields(event: Event | SparkBatchFacts) -> dict[str, Any]:
-    """The fields that have a value, as values that JSON knows, under names that no log record uses itself."""
-    result: dict[str, Any] = {}
-    for each in fields(event):
-        if each.name == "error":  # shown as a traceback
-            continue
-        value = getattr(event, each.name)
-        match value:
-            case TopicPartition():
-                result |= {"topic": one_line(value.topic), "partition": value.partition}
-            case frozenset():
-                result[each.name] = [str(item) for item in sorted(value)[:PARTITIONS_NAMED]]
-                result[f"{each.name}_count"] = len(value)
-            case str():
-                result[each.name] = one_line(value)
-            case SparkBatchFacts():
-                result |= _fields(value)
-            case tuple():
-                result[each.name] = [one_line(str(item)) for item in value[:PARTITIONS_NAMED]]
-            case None:
-                pass
-            case _:
-                result[each.name] = value
-    return result
+    """The text of a line. It begins with the name of the channel, and leaves it out where the text names it again."""
+    subject = event.subject()
+    if not subject:
+        return text
+    if isinstance(event, ChannelEvent):
+        named = f"channel {event.channel!r}"
+        # Most texts do not name it, and need no pattern.
+        if named in text:
+            in_full = rf"(?:\b(?:incoming|outgoing) )?{re.escape(named)}"
+            text = re.sub(f"{in_full}: ", "", text)
+            text = re.sub(in_full, "the channel", text)
+    return f"{subject}: {text}"

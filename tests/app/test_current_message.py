@@ -145,9 +145,118 @@ async def test_tasks_of_a_handler_have_its_record_and_one_that_is_left_behind_ne
         await send(test, 1, 2, 3, 4)
         await test.settled()
         await asyncio.gather(*tasks)
-    assert inside[:2] == [(0, None), (0, None)], "the first one to ask is not told, rather than told wrongly"
-    assert inside[2:] == [(number, (0, number, number, 1)) for number in (1, 2, 3, 4) for _ in range(2)]
+    assert inside == [(number, (0, number, number, 1)) for number in range(5) for _ in range(2)]
     assert sorted(left) == [(number, (0, 4, 4, 1) if number == 4 else None) for number in range(5)]
+
+
+IN_FLIGHT: list[dict[str, Any]] = [
+    {},
+    {"ordering": "key", "concurrency": 4},
+    {"ordering": "unordered", "concurrency": 4},
+    {"ack": "pre", "ordering": "unordered", "concurrency": 4},
+]
+
+
+@pytest.mark.parametrize("asks", ["task", "thread"])
+@pytest.mark.parametrize("orders", IN_FLIGHT, ids=str)
+async def test_tasks_and_threads_of_the_first_calls_in_flight_have_their_own_record(
+    asks: str, orders: dict[str, Any]
+) -> None:
+    app, seen = make_app(value_deserializer="json", **orders), list[tuple[int, Seen | None]]()
+
+    async def look(number: int) -> None:
+        seen.append((number, here()))
+
+    @app.incoming("orders")
+    async def handler(number: int) -> None:
+        # All calls that may be in flight are, before the first one asks.
+        await asyncio.sleep(0)
+        if asks == "task":
+            await asyncio.create_task(look(number))
+        else:
+            seen.append((number, await asyncio.to_thread(here)))
+
+    async with running(app) as test:
+        await send(test, *range(12))
+        await until(lambda: len(seen) == 12)
+        await test.settled()
+    assert sorted(seen) == [(number, (0, number, number, 1)) for number in range(12)]
+
+
+@pytest.mark.parametrize("orders", IN_FLIGHT, ids=str)
+@in_virtual_time
+async def test_the_first_to_ask_in_a_later_call_gets_none_as_do_the_calls_in_flight_then(
+    orders: dict[str, Any],
+) -> None:
+    app = make_app(value_deserializer="json", **orders)
+    seen, ended = dict[int, Seen | None](), list[int]()
+    at_once = orders.get("concurrency", 1)
+    first, second, third = (range(number * at_once, (number + 1) * at_once) for number in range(3))
+
+    async def look(number: int) -> None:
+        seen[number] = here()
+
+    @app.incoming("orders")
+    async def handler(number: int) -> None:
+        await asyncio.sleep(1)
+        # Nobody asks in the first call of any worker.
+        if number not in first:
+            await asyncio.create_task(look(number))
+        await asyncio.sleep(1)
+        ended.append(number)
+
+    async with running(app) as test:
+        for numbers in (first, second, third):
+            for number in numbers:
+                await test.send("orders", number, key=f"k{number % at_once}", partition=0)
+            await until(lambda: len(ended) == numbers.stop)  # noqa: B023
+    assert [seen[number] for number in second] == [None] * at_once
+    assert [seen[number] for number in third] == [(0, number, number, 1) for number in third]
+
+
+@in_virtual_time
+async def test_calls_that_begin_5_ms_after_the_first_to_ask_have_it_while_their_worker_stays_busy() -> None:
+    app, seen = make_app(value_deserializer="json"), list[tuple[int, Seen | None]]()
+
+    async def look(number: int) -> None:
+        seen.append((number, here()))
+
+    @app.incoming("orders")
+    async def handler(number: int) -> None:
+        await asyncio.sleep(0.006)
+        if number >= 4:
+            await asyncio.create_task(look(number))
+
+    async with running(app) as test:
+        await send(test, *range(8))
+        await test.settled()
+    assert seen == [(4, None), *((number, (0, number, number, 1)) for number in (5, 6, 7))]
+
+
+@in_virtual_time
+async def test_a_channel_that_a_handler_adds_has_its_own_records_and_not_that_of_the_handler() -> None:
+    app, seen = make_app(value_deserializer="json"), list[Seen | None]()
+
+    async def of_added(number: int) -> None:
+        seen.append(here())
+        await asyncio.create_task(look())
+
+    async def look() -> None:
+        seen.append(here())
+
+    @app.incoming("orders")
+    async def handler(number: int) -> None:
+        settings = {"topic": "late", "group_id": "late", "auto_offset_reset": "earliest", "value_deserializer": "json"}
+        await app.add_channel("late", settings, of_added)
+
+    async with running(app) as test:
+        await send(test, 7)
+        await test.settled()
+        assert here() is None
+        test.broker.produce("late", b"1", partition=0)
+        test.broker.produce("late", b"2", partition=0)
+        await until(lambda: len(seen) == 4)
+    assert seen == [(0, 0, 1, 1), (0, 0, 1, 1), (0, 1, 2, 1), (0, 1, 2, 1)]
 
 
 @in_virtual_time
@@ -170,8 +279,8 @@ async def test_a_task_that_acks_after_its_handler_has_returned_has_the_message_u
         await test.settled()
         await send(test, 1, 2)
         await test.settled()
-    assert seen[0] == (0, None, None)
-    assert sorted(seen[1:]) == [(1, (0, 1, 1, 1), None), (2, (0, 2, 2, 1), None)]  # their timers go off at once
+    # The timers of the last two go off at once.
+    assert sorted(seen) == [(number, (0, number, number, 1), None) for number in range(3)]
 
 
 async def test_a_blocking_handler_has_it_in_its_thread_from_the_first_call_on() -> None:
@@ -187,6 +296,23 @@ async def test_a_blocking_handler_has_it_in_its_thread_from_the_first_call_on() 
         await until(lambda: len(seen) == 3)
         await test.settled()
     assert seen == [(number, (0, number, number, 1)) for number in range(3)]
+
+
+@in_virtual_time
+async def test_a_task_that_iterates_over_a_channel_has_no_current_message() -> None:
+    app, seen = make_app(value_deserializer="json"), list[Seen | None]()
+    async with running(app) as test:
+
+        async def consume() -> None:
+            async for message in app.channel("orders"):
+                seen.append(here())
+                message.ack()
+
+        task = asyncio.create_task(consume())
+        await send(test, 1, 2)
+        await until(lambda: committed(test) == 2)
+        task.cancel()
+    assert seen == [None, None]
 
 
 @in_virtual_time
@@ -281,6 +407,27 @@ def test_json_lines_of_a_handler_say_which_record_it_has_and_those_of_others_do_
     assert of(lines, "got it") == [{**place, "offset": 0, "key": r"a\nb"}, {**place, "offset": 1}]
     assert of(lines, "mine")[1] == {**place, "offset": "another", "order": 7}
     assert of(lines, "a library's")[0] == of(lines, "outside")[0] == {}
+
+
+def test_json_lines_of_tasks_of_the_first_calls_say_which_record_they_are_of(lines: io.StringIO) -> None:
+    @in_virtual_time
+    async def play() -> None:
+        app = make_app(value_deserializer="json", ordering="unordered", concurrency=3)
+
+        async def write() -> None:
+            logging.getLogger("billing").info("from a task")
+
+        @app.incoming("orders")
+        async def handler(number: int) -> None:
+            await asyncio.sleep(0)
+            await asyncio.create_task(write())
+
+        async with running(app) as test:
+            await send(test, *range(9))
+            await test.settled()
+
+    play()
+    assert sorted(line.get("offset", -1) for line in of(lines, "from a task")) == list(range(9))
 
 
 def test_json_lines_of_a_batch_name_its_first_record_and_how_many_there_are(lines: io.StringIO) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import BaseModel
 
 from reactive_kafka import App, Batch, ConfigError, Message
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -18,6 +19,7 @@ from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.delivery.skipping import Skipping
 from reactive_kafka.observe.events import RecordsSkipped
 from reactive_kafka.records import HeaderPairs
+from reactive_kafka.testing import TestApp
 from reactive_kafka.verdicts.message import new_message
 from tests.app.helpers import (
     Recorder,
@@ -190,6 +192,74 @@ async def test_a_record_that_cannot_be_decoded_is_nacked_and_no_filter_is_asked(
         test.broker.produce("orders", b"no int", partition=0)
         await until(lambda: facts(test).totals.get(tp()) and facts(test).totals[tp()].nacked == {"ignore": 1})
     assert asked == []
+
+
+# -- records of other services: filters and ``when`` come after decoding
+
+
+class Placed(BaseModel):
+    order: int
+
+
+def is_placed(message: Message[Any]) -> bool:
+    asked.append((message.payload, message.key, message.attempt))
+    return message.headers.get("type") == b"placed"
+
+
+async def send_of_three_services(test: TestApp) -> None:
+    """An order, a record in another format, and one of the same format that is no order."""
+    test.broker.produce("orders", b'{"order":1}', partition=0, headers=[("type", b"placed")])
+    test.broker.produce("orders", b"<invoice/>", partition=0, headers=[("type", b"invoice")])
+    test.broker.produce("orders", b'{"order":2}', partition=0, headers=[("type", b"refund")])
+
+
+def with_choice(by: str, **orders: Any) -> tuple[App, dict[str, Any]]:
+    """An application that chooses orders by a filter, or by ``when``; and what its decorator takes."""
+    if by == "filter":
+        return make_app(filter=f"{HERE}:is_placed", **orders), {}
+    return make_app(unmatched="skip", **orders), {"when": is_placed}
+
+
+@pytest.mark.parametrize("by", ["filter", "when"])
+@in_virtual_time
+async def test_a_record_of_another_format_is_a_failure_before_a_choice_by_header_is_asked(by: str) -> None:
+    app, arguments = with_choice(by, failure_strategy="dead-letter-queue")
+    seen: list[int] = []
+
+    @app.incoming("orders", **arguments)
+    async def handle(placed: Placed) -> None:
+        seen.append(placed.order)
+
+    async with running(app) as test:
+        await send_of_three_services(test)
+        await test.settled()
+        assert committed(test) == 3
+        totals = facts(test).totals[tp()]
+        assert (totals.acked, totals.dead_lettered, sum(totals.skipped.values())) == (1, 1, 1)
+    assert seen == [1]
+    assert [payload for payload, _, _ in asked] == [Placed(order=1), Placed(order=2)]
+
+
+@pytest.mark.parametrize("by", ["filter", "when"])
+@in_virtual_time
+async def test_a_choice_by_header_among_bytes_passes_over_records_of_another_format(by: str) -> None:
+    app, arguments = with_choice(by, failure_strategy="dead-letter-queue", value_deserializer="bytes")
+    seen: list[int] = []
+
+    @app.incoming("orders", **arguments)
+    async def handle(value: bytes) -> None:
+        seen.append(Placed.model_validate_json(value).order)
+
+    async with running(app) as test:
+        await send_of_three_services(test)
+        await test.settled()
+        assert committed(test) == 3
+        totals = facts(test).totals[tp()]
+        assert (totals.acked, totals.dead_lettered, sum(totals.skipped.values())) == (1, 0, 2)
+    assert seen == [1]
+
+
+# -- batches, iterating, hooks
 
 
 async def test_batches_have_what_passes_and_a_batch_of_nothing_is_not_called() -> None:

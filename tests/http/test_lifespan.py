@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import io
+import logging
 import signal
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from litestar import Litestar
 from starlette.applications import Starlette
 
 from reactive_kafka import App, ConfigError
+from reactive_kafka.observe.log_setup import NOT_CONFIGURED
 from reactive_kafka.testing import MemoryBroker
 from tests.app.helpers import make_app, make_broker, tp, until
 from tests.cli.process import COMMAND, running
@@ -136,6 +139,63 @@ async def test_the_web_application_goes_on_when_this_one_ends_by_itself_and_read
         ready = await client.get("/kafka/health/ready")
         assert (ready.status_code, ready.json()["status"]) == (503, "DOWN")
     await broker.close()
+
+
+@contextmanager
+def no_handlers() -> Iterator[tuple[logging.Logger, logging.Logger]]:
+    """The root logger and ours without a handler, as a web server leaves them; put back afterwards."""
+    loggers = logging.getLogger(), logging.getLogger("reactive_kafka")
+    before = [(logger.handlers[:], logger.level) for logger in loggers]
+    for logger in loggers:
+        logger.handlers.clear()
+    try:
+        yield loggers
+    finally:
+        for logger, (handlers, level) in zip(loggers, before, strict=True):
+            logger.handlers[:] = handlers
+            logger.setLevel(level)
+
+
+async def start_and_stop() -> None:
+    app, broker = make_app(), make_broker()
+    app.configure(overrides={"http": {"enabled": False}})
+
+    @app.incoming("orders")
+    async def handler(order: bytes) -> None: ...
+
+    async with serving(app, FastAPI(lifespan=app.lifespan), broker):
+        pass
+    await broker.close()
+
+
+async def test_a_lifespan_warns_once_where_logging_is_not_configured(capsys: pytest.CaptureFixture[str]) -> None:
+    with no_handlers():
+        await start_and_stop()
+    lines = [line for line in capsys.readouterr().err.splitlines() if "logging" in line]
+    assert lines == [NOT_CONFIGURED]
+
+
+@pytest.mark.parametrize("level", [logging.INFO, logging.WARNING])
+@pytest.mark.parametrize("name", ["root", "ours"])
+async def test_a_lifespan_does_not_warn_where_a_handler_was_chosen_whatever_its_level(name: str, level: int) -> None:
+    stream = io.StringIO()
+    with no_handlers() as (root, ours):
+        logger = root if name == "root" else ours
+        logger.addHandler(logging.StreamHandler(stream))
+        logger.setLevel(level)
+        await start_and_stop()
+    assert "logging" not in stream.getvalue()
+    assert ("orders: " in stream.getvalue()) == (level == logging.INFO)
+
+
+@pytest.mark.parametrize("level", [logging.ERROR, logging.CRITICAL])
+async def test_a_lifespan_does_not_warn_where_warnings_are_turned_off(
+    level: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with no_handlers() as (_, ours):
+        ours.setLevel(level)
+        await start_and_stop()
+    assert "logging" not in capsys.readouterr().err
 
 
 SERVICE = """

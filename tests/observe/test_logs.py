@@ -1,15 +1,21 @@
+import dataclasses
+import functools
 import io
 import json
 import logging
 import re
+import typing
 from collections.abc import Iterator
+from contextlib import contextmanager
+from decimal import Decimal
+from enum import Enum
 from typing import Any, Literal
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reactive_kafka.errors import describe
+from reactive_kafka.errors import HandlerError, describe, text_of
 from reactive_kafka.observe.bursts import BURST, KINDS_KEPT, RUNS_A_LINE, Allowance, OffsetRuns
 from reactive_kafka.observe.events import (
     ChannelFailed,
@@ -19,16 +25,19 @@ from reactive_kafka.observe.events import (
     HandlerRetried,
     LoopBlocked,
     OffsetReset,
+    PartitionsReset,
     RecordDeadLettered,
     RecordIgnored,
     RecordLeft,
     RecordPoisoned,
     SettledNotStored,
 )
+from reactive_kafka.observe.json_values import json_value
 from reactive_kafka.observe.log_setup import configure_logging
 from reactive_kafka.observe.logs import LogObserver
 from reactive_kafka.records import TopicPartition
 from tests.observe.samples import ORDERS_0, ORDERS_1
+from tests.observe.test_events import EVENTS
 
 ANYTHING = st.text(alphabet="a|\r\n\x0b\x1b\x00\x85\u2028\u2029\u202e\ud800\udfff{}%s", max_size=20)
 
@@ -64,9 +73,9 @@ def bench() -> Bench:
     return Bench()
 
 
-@pytest.fixture
-def root() -> Iterator[logging.Logger]:
-    """The root logger, put back afterwards."""
+@contextmanager
+def root_put_back() -> Iterator[logging.Logger]:
+    """The root logger without handlers, and as it was afterwards."""
     root = logging.getLogger()
     levels = {name: logging.getLogger(name).level for name in ("aiokafka", "py4j", "uvicorn")}
     handlers, level = root.handlers[:], root.level
@@ -76,6 +85,13 @@ def root() -> Iterator[logging.Logger]:
     root.setLevel(level)
     for name, before in levels.items():
         logging.getLogger(name).setLevel(before)
+
+
+@pytest.fixture
+def root() -> Iterator[logging.Logger]:
+    """The root logger, put back afterwards."""
+    with root_put_back() as logger:
+        yield logger
 
 
 def ignored(offset: int = 17, reason: str = "ValueError: no amount", channel: str = "orders") -> RecordIgnored:
@@ -434,6 +450,227 @@ def test_json_lines_hold_every_field_and_survive_any_text(root: logging.Logger) 
     assert first["reason"] == r"a\nb\u2028\udc80"
     assert (second["level"], second["message"], second["order"]) == ("ERROR", "it\nfailed", 7)
     assert "ValueError" in second["exception"]
+
+
+# -- JSON values
+
+REPR = re.compile(r"\w\(|^[\[{(<]| object at 0x")
+"""What is written of an object that JSON lacks: ``Name(...)``, ``{...}``, ``<... object at 0x...>``."""
+PLAIN_TEXT = st.text("abc-é\n\x1b\u2028\udc80", max_size=8)
+VALUES: dict[Any, st.SearchStrategy[Any]] = {
+    str: PLAIN_TEXT,
+    # Durations and times: seconds, finite and not negative.
+    float: st.floats(0, 1e10),
+    # Offsets, counts and sizes.
+    int: st.integers(0, 2**63 - 1),
+    TopicPartition: st.builds(TopicPartition, st.sampled_from(["orders", "b.c"]), st.integers(0, 30)),
+    BaseException: st.builds(ValueError, PLAIN_TEXT),
+}
+
+
+def values_of(annotation: Any) -> st.SearchStrategy[Any]:
+    """Any values of a field with that annotation."""
+    if annotation in VALUES:
+        return VALUES[annotation]
+    inner = [one for one in typing.get_args(annotation) if one is not ...]
+    match typing.get_origin(annotation):
+        case origin if origin is tuple:
+            return st.lists(values_of(inner[0]), min_size=1, max_size=30).map(tuple)
+        case origin if origin is frozenset:
+            return st.frozensets(values_of(inner[0]), max_size=30)
+    if dataclasses.is_dataclass(annotation) and isinstance(annotation, type):
+        return instances_of(annotation)
+    if inner and typing.get_origin(annotation) is not Literal:
+        return st.one_of(*map(values_of, inner))
+    return st.from_type(annotation)
+
+
+@functools.cache
+def instances_of(kind: type[Any]) -> st.SearchStrategy[Any]:
+    """Any instances of a dataclass, by its annotations."""
+    annotations = typing.get_type_hints(kind)
+    names = [each.name for each in dataclasses.fields(kind)]
+    return st.builds(kind, **{name: values_of(annotations[name]) for name in names})
+
+
+def strings_in(value: Any) -> Iterator[str]:
+    match value:
+        case str():
+            yield value
+        case list():
+            for one in value:
+                yield from strings_in(one)
+        case dict():
+            for one in value.values():
+                yield from strings_in(one)
+
+
+def refuse(constant: str) -> None:
+    raise AssertionError(f"{constant} is no JSON")
+
+
+def json_line(event: Event) -> dict[str, Any]:
+    """The fields of the only line that an event makes."""
+    stream = io.StringIO()
+    with root_put_back():
+        configure_logging("json", stream=stream)
+        observer = LogObserver()
+        observer.on(event)
+        observer.close()
+    [line] = stream.getvalue().splitlines()
+    found = json.loads(line, parse_constant=refuse)
+    assert isinstance(found, dict)
+    return found
+
+
+@pytest.mark.parametrize("kind", EVENTS, ids=lambda kind: kind.__name__)
+@settings(max_examples=15)
+@given(data=st.data())
+def test_every_field_of_every_event_is_a_json_value(kind: type[Event], data: st.DataObject) -> None:
+    event = data.draw(instances_of(kind))
+    line = json_line(event)
+    assert line["event_type"] == kind.__name__
+    in_fields = {name: value for name, value in line.items() if name not in ("message", "exception")}
+    assert not [text for text in strings_in(in_fields) if REPR.search(text)]
+    assert not re.search(r"\b[A-Z]\w*\(", line["message"])
+    for each in dataclasses.fields(kind):
+        value = getattr(event, each.name)
+        if each.name != "error" and isinstance(value, str | int | tuple) and not isinstance(value, TopicPartition):
+            expected = {str: str, bool: bool, int: int, tuple: list}[type(value)]
+            assert type(line[each.name]) is expected
+
+
+def test_partitions_that_share_a_line_are_objects_in_it_and_counted() -> None:
+    resets = tuple(
+        OffsetReset(
+            channel="orders", partition=TopicPartition("orders", number), from_offset=5, to_offset=9, to="latest"
+        )
+        for number in range(30)
+    )
+    line = json_line(PartitionsReset(channel="orders", resets=resets))
+    assert line["resets_count"] == 30
+    assert len(line["resets"]) == 20
+    assert line["resets"][2] == {
+        "channel": "orders",
+        "topic": "orders",
+        "partition": 2,
+        "from_offset": 5,
+        "to_offset": 9,
+        "to": "latest",
+    }
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+@dataclasses.dataclass
+class Order:
+    id: int
+    note: str | None = None
+
+
+class Unprintable:
+    def __str__(self) -> str:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        (float("nan"), None),
+        (float("-inf"), None),
+        ({"a", "b"}, ["a", "b"]),
+        ({1, "b"}, [1, "b"]),
+        ({("orders", 0): 1.5}, {"('orders', 0)": 1.5}),
+        (Order(7), {"id": 7, "note": None}),
+        ([Order(7, "x")], [{"id": 7, "note": "x"}]),
+        (Colour.RED, "red"),
+        (b"a\xff", "a\\xff"),
+        (ORDERS_0, "orders-0"),
+        ((ORDERS_0, None), ["orders-0", None]),
+        (Decimal("1.50"), "1.50"),
+        (KeyError("x"), "KeyError: 'x'"),
+        (Unprintable(), "Unprintable"),
+    ],
+)
+def test_the_applications_own_fields_are_json_values_too(root: logging.Logger, value: object, expected: object) -> None:
+    stream = io.StringIO()
+    configure_logging("json", stream=stream)
+    logging.getLogger("user").info("done", extra={"found": value})
+    assert json.loads(stream.getvalue(), parse_constant=refuse)["found"] == expected
+
+
+def test_what_contains_itself_makes_a_line_all_the_same() -> None:
+    loop: list[object] = []
+    loop.append(loop)
+    assert json_value(loop) == ["[[...]]"]
+
+
+def test_an_object_that_cannot_be_read_is_the_name_of_its_class() -> None:
+    class Broken(dict[str, int]):
+        def items(self) -> Any:
+            raise ValueError("no")
+
+        def __str__(self) -> str:
+            raise ValueError("no")
+
+    assert json_value([1, Broken(a=1)]) == [1, "Broken"]
+
+
+def test_what_is_deeper_than_a_line_shows_is_text() -> None:
+    deep: object = "end"
+    for _ in range(20):
+        deep = [deep]
+    text = json.dumps(json_value(deep))
+    assert json.loads(text)[0][0][0][0][0][0][0][0] == "[" * 12 + "'end'" + "]" * 12
+
+
+# -- the channel in a line
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [kind for kind in EVENTS if {"channel", "reason"} <= {each.name for each in dataclasses.fields(kind)}],
+    ids=lambda kind: kind.__name__,
+)
+@pytest.mark.parametrize(
+    ("reason", "told"),
+    [
+        ("channel 'shop-eu': the metadata cannot be read", "the metadata cannot be read"),
+        ("EncodeError: channel 'shop-eu': no", "EncodeError: no"),
+        ("channel 'shop-eu' is not connected", "the channel is not connected"),
+        ("outgoing channel 'shop-eu' has stopped", "the channel has stopped"),
+        ("channel 'orders' has the same group", "channel 'orders' has the same group"),
+    ],
+)
+def test_a_line_names_its_channel_once(bench: Bench, kind: type[Event], reason: str, told: str) -> None:
+    annotations = typing.get_type_hints(kind)
+    plain = {str: "x", int: 1, float: 1.0, TopicPartition: ORDERS_0}
+    given_values = {
+        each.name: plain.get(annotations[each.name])
+        for each in dataclasses.fields(kind)
+        if each.default is dataclasses.MISSING and each.default_factory is dataclasses.MISSING
+    }
+    for name, annotation in annotations.items():
+        if typing.get_origin(annotation) is Literal:
+            given_values[name] = typing.get_args(annotation)[-1]
+        if typing.get_origin(annotation) is frozenset:
+            given_values[name] = frozenset({ORDERS_0})
+    event = kind(**{**given_values, "channel": "shop-eu", "reason": reason})
+    bench.observer.on(event)
+    bench.observer.close()
+    [line] = bench.sink.messages
+    assert line.count("shop-eu") == 1
+    if reason in event.text():
+        assert told in line
+    assert vars(bench.sink.records[0])["reason"] == reason, "the field is whole"
+
+
+def test_a_channel_that_a_handler_has_failed_is_named_once(bench: Bench) -> None:
+    error = HandlerError("shop-eu", ORDERS_0, 5, ValueError("no amount"))
+    bench.observer.on(ChannelFailed(channel="shop-eu", reason=text_of(error), error=error))
+    assert bench.sink.messages == ["shop-eu: failed: orders-0 offset 5: ValueError: no amount"]
 
 
 def test_text_lines_cannot_be_forged_by_a_message_or_a_traceback(root: logging.Logger) -> None:

@@ -16,6 +16,9 @@ from payments.handlers import Payment, router
 from payments.tracing import trace_to_stdout
 from reactive_kafka import App, Message, TransientBrokerError
 
+# uvicorn configures only its own loggers.
+logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+logging.getLogger("aiokafka").setLevel(logging.WARNING)
 log = logging.getLogger(__name__)
 app = App(Path(__file__).parents[1] / "reactive-kafka.toml")
 app.include(router)
