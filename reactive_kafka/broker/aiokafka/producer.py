@@ -121,8 +121,12 @@ class AiokafkaProducer(ReplaceableClient):
                     raise
                 less = queued.size // 2  # the topic takes less than a broker does by default
                 self._most_bytes[to.topic] = min(less, self._most_bytes.get(to.topic, less))
+                self._batch_refused(to.topic, queued.records, error)
             else:
                 return WrittenBatch(written.offset, queued.records)
+
+    def _batch_refused(self, topic: str, records: int, error: RejectedRecordError) -> None:
+        """A batch was refused for its size; what it had is sent again in smaller ones, unless this raises."""
 
     async def _hand_over_batch(self, to: TopicPartition, records: Sequence[RecordFields]) -> _Queued:
         client = await self._client()
