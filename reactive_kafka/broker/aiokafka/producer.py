@@ -39,15 +39,23 @@ T = TypeVar("T")
 
 
 class _Producing(SendProduceReqHandler):  # type: ignore[misc]  # aiokafka is untyped
-    """Tells why batches are sent again, as *sent_again* (topic, error): the client says that in its log only."""
+    """Tells why batches are sent again, as *sent_again* (topic, error): the client says that in its log only.
+
+    It tells answers of brokers only. Why none comes is told by who asks whether they are there.
+    """
 
     def __init__(self, sender: Any, batches: Any, sent_again: Callable[[str, BaseException], None]) -> None:
         super().__init__(sender, batches)
         self._sent_again = sent_again
+        self._is_answered = False
+
+    def handle_response(self, response: Any) -> None:
+        self._is_answered = True
+        super().handle_response(response)
 
     def _can_retry(self, error: Any, batch: Any) -> bool:
         can_retry = bool(super()._can_retry(error, batch))
-        if can_retry:
+        if can_retry and self._is_answered:
             self._sent_again(batch.tp.topic, error)
         return can_retry
 
