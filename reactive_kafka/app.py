@@ -152,7 +152,7 @@ class App(Declarations):
             open_store=self._stores,
             exit_on_failure=exit_on_failure,
             until_end=until_end,
-            emitters=frozenset(self.declared.emitters),
+            emitters=self.declared.emitters.keys(),
             tells_settings=self._fit is None,
         )
         for emitter in chain.from_iterable(self.declared.emitters.values()):

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
 from reactive_kafka.broker.client import WrittenBatch
+from reactive_kafka.errors import TransientBrokerError
 from reactive_kafka.records import RecordFields, TopicPartition
 
 TRANSACTION_TIMEOUT_MS = 10_000
@@ -26,6 +27,10 @@ class TransactionId(NamedTuple):
     transactional_id: str
     producer_id: int
     epoch: int
+
+
+class BatchRefusedError(TransientBrokerError):
+    """A batch of several records is too large for its topic. Its transaction has failed; the next batch is smaller."""
 
 
 class TransactionalProducer(Protocol):
@@ -64,7 +69,12 @@ class TransactionalProducer(Protocol):
         """Begin a transaction. The broker hears of it with the first write."""
 
     async def write(self, to: TopicPartition, records: Sequence[RecordFields]) -> WrittenBatch:
-        """As :meth:`Producer.write`, in the transaction. Writes to several partitions may be under way at once."""
+        """As :meth:`Producer.write`, in the transaction. Writes to several partitions may be under way at once.
+
+        Raises:
+            BatchRefusedError: A batch of several records is too large. Each next one for its topic has at most half the
+                bytes, so in the end a record that is too large is refused alone.
+        """
 
     async def add_group(self, group_id: str) -> TransactionId:
         """Have positions of a group take part, which :meth:`Consumer.commit_in` then sends."""

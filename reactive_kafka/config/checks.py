@@ -8,6 +8,7 @@ from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
+from reactive_kafka.config.client_properties import AUTO_COMMIT_INTERVAL
 from reactive_kafka.config.collect import BROKEN, View
 from reactive_kafka.config.incoming_values import STORE, ranges_of
 from reactive_kafka.config.keys import CHANNEL_SECTIONS, INCOMING, Section
@@ -96,6 +97,9 @@ def inside(table: str, section: Section = INCOMING) -> tuple[str, ...]:
 
 def _commits(view: View) -> Contradictions:
     strategy = view.commit_strategy
+    if _has_idle_auto_interval(view):
+        names = (AUTO_COMMIT_INTERVAL.name, "commit_interval", "enable_auto_commit")
+        yield names, "needs enable_auto_commit = true; without it use commit_interval"
     if view["ack"] == "none" and strategy != "ignore":
         yield ("ack", *COMMITS), 'ack = "none" needs commit_strategy = "ignore"; else nothing would ever be committed'
     if view["enable_auto_commit"] and strategy != "ignore":
@@ -104,6 +108,16 @@ def _commits(view: View) -> Contradictions:
             f'with enable_auto_commit the client commits, and commit_strategy = "{strategy}" would too; leave one '
             'of them out (with auto commits, commit_strategy is "ignore")',
         )
+
+
+def _has_idle_auto_interval(view: View) -> bool:
+    """Whether Kafka's interval of auto commits is in effect, and there are none."""
+    kafkas = view.setting(AUTO_COMMIT_INTERVAL.name)
+    interval = view.setting("commit_interval")
+    if kafkas is None or interval is None or view["enable_auto_commit"]:
+        return False
+    # Elsewhere the channel has a commit_interval of its own, over that of [kafka] or of a lower layer.
+    return (kafkas.where, kafkas.origin) == (interval.where, interval.origin)
 
 
 def _checkpoints(view: View) -> Contradictions:

@@ -199,11 +199,13 @@ _BY_FORM: dict[str, Property] = {
     form(spelling): prop for prop in PROPERTIES for spelling in (prop.name, *prop.also, prop.kafka)
 }
 
+AUTO_COMMIT_INTERVAL = Property("auto.commit.interval.ms", _SOME_MS, CONSUMER)
+"""Our commit_interval where enable_auto_commit is true: we commit, so the client does not get it."""
+
 _OAUTH = "give an object with an async method token() as sasl_oauth_token_provider, in code"
 REFUSED: dict[str, str] = {
     name: instead
     for instead, names in {
-        "use commit_interval": "auto.commit.interval.ms",
         "offsets are stored by acks: see ack": "enable.auto.offset.store",
         "no call here waits for records with a timeout": "consumer.timeout.ms",
         "aiokafka asks the broker for it": "api.version",
@@ -268,7 +270,8 @@ def find(name: str) -> Property | None:
 def names_like(name: str) -> list[str]:
     """All names that a misspelt *name* may stand for, in its own style: with dots or with underscores."""
     dotted = "." in name
-    return [prop.kafka if dotted else prop.name for prop in PROPERTIES] + (sorted(REFUSED) if dotted else [])
+    known = (*PROPERTIES, AUTO_COMMIT_INTERVAL)
+    return [prop.kafka if dotted else prop.name for prop in known] + (sorted(REFUSED) if dotted else [])
 
 
 SIDES: dict[str, frozenset[Side]] = {name: prop.sides for prop in PROPERTIES for name in prop.names}

@@ -10,7 +10,17 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
-from reactive_kafka.config.client_properties import BOTH, CONSUMER, PRODUCER, Side, find, form, names_like, refusal
+from reactive_kafka.config.client_properties import (
+    AUTO_COMMIT_INTERVAL,
+    BOTH,
+    CONSUMER,
+    PRODUCER,
+    Side,
+    find,
+    form,
+    names_like,
+    refusal,
+)
 from reactive_kafka.config.incoming_values import is_dotted
 from reactive_kafka.config.microprofile.attributes import attribute
 from reactive_kafka.config.schema import (
@@ -148,6 +158,10 @@ def _known(section: Section, name: str) -> Meaning | None:
     table, name, sides = _place(section, name)
     if key := section.keys.get(table + name):
         return Meaning((key.name,), key.kind, lambda parsed: {key.name: parsed})
+    if not table and form(name) == AUTO_COMMIT_INTERVAL.name and "commit_interval" in section.keys:
+        # Its own name stays, too: what it says counts with enable_auto_commit only.
+        both = ("commit_interval", AUTO_COMMIT_INTERVAL.name)
+        return Meaning(both, AUTO_COMMIT_INTERVAL.kind, lambda parsed: dict.fromkeys(both, parsed / 1000))
     prop = find(name)
     if prop is None or not prop.sides & sides:
         return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Literal, Never, NoReturn, TypeVar
 
 from reactive_kafka.config.keys import INCOMING, OUTGOING, Section
@@ -293,7 +294,8 @@ class Declarations(JobDecorators):
     def emitter(self, channel: str) -> Emitter:
         """What sends values to an outgoing channel from anywhere; the same object each time.
 
-        It may be asked for before the application runs, and used while it does.
+        It may be asked for before the application runs, and used while it does. Readiness watches its channel from the
+        start, or from when it is asked for.
 
         Raises:
             ConfigError: No such channel is configured, if that is known by now; else start-up says so.
@@ -304,6 +306,9 @@ class Declarations(JobDecorators):
         if not made:
             around = lambda: around_send(self._layers.around_emitters())  # noqa: E731
             made.append(Emitter(name, lambda: self.declared.outgoing(name), around))
+            with suppress(ChannelClosedError):
+                # While the application runs its channel is made now, so readiness tells of it before the first send.
+                declared.outgoing(name)
         return made[0]
 
     def include(self, router: Router) -> None:

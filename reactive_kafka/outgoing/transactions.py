@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from uuid import uuid4
 
 from reactive_kafka.broker.client import Connector
-from reactive_kafka.broker.transactional import TransactionalProducer, TransactionId
+from reactive_kafka.broker.transactional import BatchRefusedError, TransactionalProducer, TransactionId
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import (
     BrokerError,
@@ -97,7 +97,7 @@ class TransactionalProducers:
 
     def failed(self, error: BrokerError) -> None:
         """A call of a producer's has failed."""
-        if not isinstance(error, RejectedRecordError):
+        if not isinstance(error, RejectedRecordError | BatchRefusedError):  # the brokers have answered
             self.error = str(error)
         self.trouble.set()
 
@@ -218,6 +218,9 @@ class Transaction:
         self._is_begun = False
         self._is_closed = False
         self._has_failed = False  # what was gathered may have got lost: nothing of it may be committed
+        # The brokers have parts of it that are not kept here: records that were written, or positions. Without these
+        # it can be written in another transaction.
+        self._has_more = False
         self._one_at_a_time = asyncio.Lock()  # several tasks may send in one block of an emitter's
         self._began_at = 0.0
         self._records = Counter[Sender]()
@@ -253,13 +256,32 @@ class Transaction:
                 if self._gathered or self._has_failed:
                     producer = await self._begun()
                     self._has_failed = True  # until it has returned
-                    await self._write_gathered(producer.client)
+                    await self._write_gathered(producer)
                     self._has_failed = self._is_closed
         finally:
             self._let_go()
 
-    async def _write_gathered(self, client: TransactionalProducer) -> None:
+    async def _write_gathered(self, producer: _Producer) -> None:
         gathered, self._gathered = self._gathered, []
+        while True:
+            try:
+                await self._write_all(gathered, producer.client)
+            except BatchRefusedError:
+                if self._has_more or self._is_closed:
+                    raise
+            else:
+                self._has_more = True
+                return
+            # All of the transaction is here, so it can be written again without another call of the handler. Each round
+            # makes the batches smaller, so it ends: all of them fit, or a record that is alone in its batch is refused.
+            # The claim aborts the transaction that was refused, before the next one begins.
+            await producer.claim()
+            with producer.calling():
+                producer.client.begin()
+            # Their lines still hold what was refused.
+            self._outboxes.clear()
+
+    async def _write_all(self, gathered: Sequence[tuple[Sender, Outbound]], client: TransactionalProducer) -> None:
         noted, lines = _Noted(), dict[Line, None]()
         for target, outbound in gathered:
             outbox = self._outbox(target, client)
@@ -287,9 +309,9 @@ class Transaction:
                 return
             # All are waited for, whatever one of them raises: nothing is to be on its way when the end is sent.
             ends = await asyncio.gather(*(_write_line(client, line) for line in lines), return_exceptions=True)
-            for end in ends:
-                if isinstance(end, BaseException):
-                    raise end
+            errors = [end for end in ends if isinstance(end, BaseException)]
+            if errors:
+                raise min(errors, key=_says_little)
 
     async def _begun(self) -> _Producer:
         producer = self._producer
@@ -308,6 +330,7 @@ class Transaction:
     async def join(self, group_id: str) -> TransactionId:
         """Have positions of a group take part; they are sent by its consumer, within :meth:`joining`."""
         producer = await self._begun()
+        self._has_more = True
         with producer.calling():
             return await producer.client.add_group(group_id)
 
@@ -373,6 +396,19 @@ class Transaction:
                 producer.is_sound = producer.is_sound and not self._is_begun
                 self._producers.give_back(producer)
             self._producers.closed(self)
+
+
+def _says_little(error: BaseException) -> int:
+    """A sort key: 0 for the error of a partition that says why the transaction has failed.
+
+    The first refusal ends the transaction for every partition, and the others only hear that it has failed. A refused
+    batch says less than a refused record: the record is refused in smaller batches, too.
+    """
+    if isinstance(error, BatchRefusedError):
+        return 1
+    if isinstance(error, TransientBrokerError):
+        return 2
+    return 0
 
 
 async def _write_line(client: TransactionalProducer, line: Line) -> None:

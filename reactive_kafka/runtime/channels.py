@@ -68,7 +68,9 @@ class RunChannels:
         self.registry = self._schema_registry(used)
         self.tracing = RunTracing(spec.settings.tracing)
         self._producers: dict[str, TransactionalProducers] = {}
-        self._is_closing = False  # the outgoing channels are
+        # The outgoing channels: whether they have been started, and whether they are being closed.
+        self._has_started = False
+        self._is_closing = False
         unfed = set(spec.app.unfed).difference(spec.emitters)
         self._memory = {
             name: self.tracing.memory(one, services.clock, services.observer)
@@ -122,7 +124,7 @@ class RunChannels:
         return self._producers[own_id]
 
     def sending(self, name: str) -> Target:
-        """An outgoing channel for an emitter; one that nothing has fed so far is started.
+        """An outgoing channel for an emitter; one that nothing has fed so far is made, and started with the others.
 
         ChannelClosedError: the outgoing channels are being closed, and it would be left behind.
         """
@@ -130,7 +132,8 @@ class RunChannels:
             if self._is_closing:
                 raise ChannelClosedError(f"outgoing channel {name!r} has stopped")
             self.outgoing[name] = self._outgoing(self._spec.app.outgoing[name])
-            self.outgoing[name].start()
+            if self._has_started:
+                self.outgoing[name].start()
         return self.outgoing[name]
 
     def _incoming(self, spec: IncomingSpec) -> ChannelLifecycle:
@@ -201,6 +204,7 @@ class RunChannels:
         """Start Spark, and what is enabled and has a handler; other channels start when they are iterated over."""
         if self._spark is not None:
             await self._spark.start(self._fails)
+        self._has_started = True
         for channel in self.outgoing.values():
             channel.start()
         for name, spec in self._spec.app.incoming.items():

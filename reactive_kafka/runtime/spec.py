@@ -47,7 +47,8 @@ class RunSpec:
     connector: Connector | None = None  # None, as for spark: what the settings say
     spark: SparkEngine | None = None
     open_store: OpenStore | None = None  # None: checkpoint stores are opened by their URLs
-    emitters: Collection[str] = ()  # the outgoing channels that app.emitter() was asked for
+    # The outgoing channels that app.emitter() was asked for. A live view: on_start hooks may ask for more of them.
+    emitters: Collection[str] = ()
     tells_settings: bool = True  # what is odd about the configuration is told at the start
     exit_on_failure: bool = False  # the first channel that fails, and does not restart by itself, ends the run with 1
     until_end: bool = False  # the run ends when what was there at its start is handled

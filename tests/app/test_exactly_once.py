@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from reactive_kafka import App, Batch, CheckpointError, Message, Record, RejectedRecordError, TransientBrokerError
+from reactive_kafka.broker.transactional import BatchRefusedError
 from reactive_kafka.observe.events import CommitFailed, RecordDeadLettered, RecordIgnored, TransactionAborted
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.helpers import (
@@ -635,3 +636,73 @@ async def test_a_commit_by_hand_says_where_an_open_transaction_keeps_it_from_sto
         end.release()
         await until(lambda: position(test.broker) == 2)
         await app.channel("orders").commit()
+
+
+def yields_three_records(app: App, calls: list[int]) -> None:
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(message: Message[bytes]) -> AsyncIterator[Record]:
+        calls.append(message.attempt)
+        for number in range(3):
+            yield Record(b"%d" % number, partition=number)
+
+
+@in_virtual_time
+async def test_a_batch_that_is_too_large_is_written_again_without_another_call_of_the_handler() -> None:
+    recorder = Recorder()
+    app, calls = app_with(recorder, retry={"max_attempts": 2}), list[int]()
+    yields_three_records(app, calls)
+    async with running(app, partitions=3) as test:
+        refused = BatchRefusedError("invoices: a batch of 3 records is too large")
+        test.broker.fail_next("send", refused, times=3, of="invoices")
+        await send(test, b"a")
+        await until(lambda: position(test.broker) == 1, 60)
+        assert sorted(values(test.broker, partitions=3), key=str) == [b"0", b"1", b"2"]
+        assert calls == [1]
+        assert not recorder.of(TransactionAborted)
+
+
+@in_virtual_time
+async def test_a_record_that_is_too_large_among_several_outputs_costs_as_many_calls_as_any_failure() -> None:
+    recorder = Recorder()
+    app, calls = app_with(recorder, retry={"max_attempts": 2}, failure_strategy="ignore"), list[int]()
+    yields_three_records(app, calls)
+    async with running(app, partitions=3) as test:
+        for _ in range(2):
+            # What the broker says of the batch, and what the partitions hear whose write comes later.
+            for error in (
+                BatchRefusedError("invoices: a batch of 3 records is too large"),
+                TransientBrokerError("has failed already"),
+                TransientBrokerError("has failed already"),
+                TransientBrokerError("has failed already"),
+                RejectedRecordError("the record is too large"),
+                TransientBrokerError("has failed already"),
+            ):
+                test.broker.fail_next("send", error, of="invoices")
+        await send(test, b"a")
+        await until(lambda: position(test.broker) == 1, 60)
+        assert calls == [1, 2]
+        assert [one.reason for one in recorder.of(RecordIgnored)] == ["RejectedRecordError: the record is too large"]
+        assert not recorder.of(TransactionAborted)
+
+
+@in_virtual_time
+async def test_what_a_transaction_has_written_before_a_refused_batch_is_not_lost() -> None:
+    recorder = Recorder()
+    app, calls = app_with(recorder), list[int]()
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def handler(message: Message[bytes]) -> AsyncIterator[bytes]:
+        calls.append(message.attempt)
+        for number in range(10_000):  # these are written before the next one
+            yield b"%d" % number
+        test.broker.fail_next("send", BatchRefusedError("too large"), times=2 - len(calls), of="invoices")
+        yield b"end"
+
+    async with running(app) as test:
+        await send(test, b"a")
+        await until(lambda: position(test.broker) == 1, 60)
+        assert values(test.broker) == [b"%d" % number for number in range(10_000)] + [b"end"]
+        assert calls == [1, 1], "what is not kept any more the handler makes again, which is no attempt"
+        assert [one.reason for one in recorder.of(TransactionAborted)] == ["too large"]

@@ -45,6 +45,7 @@ def test_every_keyword_of_aiokafka_is_a_property_a_key_of_ours_or_refused() -> N
         "group_id",
         "auto_offset_reset",
         "enable_auto_commit",
+        "auto_commit_interval_ms",
         "transactional_id",
     }
     ours |= {"key_deserializer", "value_deserializer", "key_serializer", "value_serializer", "partitioner"}
@@ -163,7 +164,13 @@ def test_an_ssl_context_from_code_is_passed_on() -> None:
         ("sasl.jaas.config", PLAIN.replace("username", "user"), "PlainLoginModule or ScramLoginModule"),
         ("sasl_oauth_token_provider", "my:provider", "given in code"),
         ("enable.auto.commit", "yes", "expected true or false"),
-        ("auto.commit.interval.ms", 5, "use commit_interval"),
+        ("auto.commit.interval.ms", 5, "needs enable_auto_commit = true; without it use commit_interval"),
+        ("auto_commit_interval_ms", 5, "needs enable_auto_commit = true; without it use commit_interval"),
+        ("auto.commit.interval.ms", 0, "expected a whole number of milliseconds of at least 1"),
+        ("auto.commit.interval.ms", -1, "expected a whole number of milliseconds of at least 1"),
+        ("auto.commit.interval.ms", "5s", "expected a whole number of milliseconds of at least 1"),
+        ("auto_commit_interval_ms", 2.5, "expected a whole number of milliseconds of at least 1"),
+        ("auto.commit.interval.mss", 5, "unknown key; did you mean 'auto.commit.interval.ms'?"),
         ("session.timeout.mss", 5, "unknown key; did you mean 'session.timeout.ms'?"),
         ("session_timeout", 5, "unknown key; did you mean 'session_timeout_ms'?"),
         ("linger.ms", 5, "does not belong here but in [outgoing.X] or [kafka]"),
@@ -173,6 +180,44 @@ def test_a_wrong_property_is_one_problem_that_says_what_to_do(name: str, value: 
     line = only_problem(incoming(**{name: value}))
     assert line.startswith(f"code: [incoming.orders] {name} = ")
     assert said in line
+
+
+AUTO = {"enable.auto.commit": True}
+AUTO_INTERVALS = ("auto.commit.interval.ms", "auto_commit_interval_ms", "auto-commit-interval-ms")
+
+
+@pytest.mark.parametrize("name", AUTO_INTERVALS)
+def test_kafkas_interval_of_auto_commits_is_ours_in_milliseconds_where_there_are_such(name: str) -> None:
+    channel = loaded(incoming(**AUTO, **{name: 250})).incoming["orders"]
+    assert channel.commit_interval_s == 0.25
+    assert channel.client == {"bootstrap_servers": "localhost:9092"}, "we commit, and not the client"
+    of_all = {**incoming(**AUTO), "kafka": {"bootstrap_servers": "a:1", name: 250}}
+    assert loaded(of_all).incoming["orders"].commit_interval_s == 0.25
+
+
+@pytest.mark.parametrize("name", AUTO_INTERVALS)
+def test_kafkas_interval_of_auto_commits_and_ours_must_say_the_same(name: str) -> None:
+    assert loaded(incoming(**AUTO, commit_interval="5s", **{name: 5_000})).incoming["orders"].commit_interval_s == 5
+    for given in ({"commit_interval": "5s", name: 6_000}, {name: 6_000, "commit_interval": "5s"}):
+        line = only_problem(incoming(**AUTO, **given))
+        assert "commit_interval = '5s'" in line
+        assert f"{name} = 6000" in line
+        assert "says something else" in line
+    line = only_problem(incoming(**AUTO, **{"auto.commit.interval.ms": 1, "auto_commit_interval_ms": 2}))
+    assert "auto.commit.interval.ms = 1" in line
+    assert "auto_commit_interval_ms = 2" in line
+
+
+@pytest.mark.parametrize("name", AUTO_INTERVALS)
+def test_kafkas_interval_of_auto_commits_is_refused_where_it_would_say_when_something_else_commits(name: str) -> None:
+    of_all = {**incoming(), "kafka": {"bootstrap_servers": "a:1", name: 250}}
+    line = only_problem(of_all)
+    assert line.startswith(f"code: [kafka] {name} = 250")
+    assert "without it use commit_interval" in line
+    own = {**incoming(commit_interval="1s"), "kafka": {"bootstrap_servers": "a:1", name: 250}}
+    assert loaded(own).incoming["orders"].commit_interval_s == 1, "a channel of those that it is not for"
+    line = only_problem(outgoing(**{name: 250}))
+    assert "does not belong here but in [incoming.X] or [kafka]" in line
 
 
 @pytest.mark.parametrize("name", [*sorted(REFUSED), "sasl.login.retry.backoff.ms", "metrics.num.samples"])

@@ -232,6 +232,15 @@ def test_the_usual_names_of_raw_properties_are_offered_as_well(name: str) -> Non
     assert name in config_schema()["$defs"]["incoming.X"]["properties"]
 
 
+@pytest.mark.parametrize("value", [1, 5_000, 0, -1, "5000", "5s", 2.5, None, 2**31])
+@pytest.mark.parametrize("name", ["auto.commit.interval.ms", "auto_commit_interval_ms", "auto-commit-interval-ms"])
+@pytest.mark.parametrize("section", ["kafka", "incoming", "outgoing"])
+def test_the_interval_of_auto_commits_is_valid_where_the_loader_takes_it(section: str, name: str, value: Any) -> None:
+    tables = {section: {name: value} if section == "kafka" else {"x": {name: value}}}
+    assert is_valid(tables) == (not refusals(tables))
+    assert is_valid(tables) == (value in (1, 5_000) and section != "outgoing")
+
+
 # -- whole configurations
 
 

@@ -20,6 +20,7 @@ from aiokafka.cluster import ClusterMetadata
 from aiokafka.protocol.metadata import MetadataRequest
 
 from reactive_kafka.broker.aiokafka.closing import cancel
+from reactive_kafka.broker.aiokafka.setup import as_ours
 
 LOOK_EVERY_S = 5.0
 """How often the bootstrap servers are asked at most."""
@@ -42,7 +43,8 @@ class MovedBrokers:
         if is_looking or time.monotonic() - self._looked_at < LOOK_EVERY_S:
             return
         self._looked_at = time.monotonic()
-        self._looking = asyncio.create_task(_look(client), name="look for moved brokers")
+        with as_ours():
+            self._looking = asyncio.create_task(_look(client), name="look for moved brokers")
 
     def close(self) -> None:
         """Look no more."""
@@ -55,10 +57,11 @@ async def answers_soon(client: Any, within_s: float) -> bool:
 
     All of them are asked at once: one that is frozen says nothing about the others.
     """
-    asked = [
-        asyncio.create_task(client.send(broker.nodeId, MetadataRequest([])), name="is a broker there")
-        for broker in client.cluster.brokers()
-    ]
+    with as_ours():
+        asked = [
+            asyncio.create_task(client.send(broker.nodeId, MetadataRequest([])), name="is a broker there")
+            for broker in client.cluster.brokers()
+        ]
     try:
         for answer in asyncio.as_completed(asked, timeout=within_s):
             try:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from asyncio import Future
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import aiokafka
 import aiokafka.errors as kafka_errors
+from aiokafka.producer.sender import SendProduceReqHandler
 
 from reactive_kafka.broker.aiokafka.batches import has_odd_names, java_hash, packed
 from reactive_kafka.broker.aiokafka.producer_client import ReplaceableClient
@@ -30,9 +32,42 @@ PRODUCER_DEFAULTS: Mapping[str, Any] = {
     "max_request_size": 1_048_576,  # its own default
 }
 
+
 TOO_LARGE = (kafka_errors.MessageSizeTooLargeError, kafka_errors.RecordListTooLargeError)
 
 T = TypeVar("T")
+
+
+class _Producing(SendProduceReqHandler):  # type: ignore[misc]  # aiokafka is untyped
+    """Tells why batches are sent again, as *sent_again* (topic, error): the client says that in its log only.
+
+    It tells answers of brokers only. Why none comes is told by who asks whether they are there.
+    """
+
+    def __init__(self, sender: Any, batches: Any, sent_again: Callable[[str, BaseException], None]) -> None:
+        super().__init__(sender, batches)
+        self._sent_again = sent_again
+        self._is_answered = False
+
+    def handle_response(self, response: Any) -> None:
+        self._is_answered = True
+        super().handle_response(response)
+
+    def _can_retry(self, error: Any, batch: Any) -> bool:
+        can_retry = bool(super()._can_retry(error, batch))
+        if can_retry and self._is_answered:
+            self._sent_again(batch.tp.topic, error)
+        return can_retry
+
+
+async def _send_batches(
+    sender: Any, sent_again: Callable[[str, BaseException], None], node_id: int, batches: Any
+) -> None:
+    """As the client's own ``Sender._send_produce_req``."""
+    await _Producing(sender, batches, sent_again).do(node_id)
+    sender._in_flight.remove(node_id)
+    for partition in batches:
+        sender._muted_partitions.remove(partition)
 
 
 class _Queued(NamedTuple):
@@ -60,6 +95,15 @@ class AiokafkaProducer(ReplaceableClient):
         super().__init__(name, given)
         self._most_bytes: dict[str, int] = {}  # topic -> of a batch, where its broker has refused a larger one
         self._found: set[str] = set()  # topics that were there, and that we may write to, when we asked
+        self._answers: dict[str, str] = {}  # topic -> why its batches were sent again, since the last confirmation
+
+    async def _make(self) -> aiokafka.AIOKafkaProducer:
+        client = await super()._make()
+        client._sender._send_produce_req = partial(_send_batches, client._sender, self._sent_again)
+        return client
+
+    def _sent_again(self, topic: str, error: BaseException) -> None:
+        self._answers[topic] = str(translate(error))
 
     def key_hash(self, key: bytes) -> int:
         return java_hash(key)
@@ -121,8 +165,12 @@ class AiokafkaProducer(ReplaceableClient):
                     raise
                 less = queued.size // 2  # the topic takes less than a broker does by default
                 self._most_bytes[to.topic] = min(less, self._most_bytes.get(to.topic, less))
+                self._batch_refused(to.topic, queued.records, error)
             else:
                 return WrittenBatch(written.offset, queued.records)
+
+    def _batch_refused(self, topic: str, records: int, error: RejectedRecordError) -> None:
+        """A batch was refused for its size; what it had is sent again in smaller ones, unless this raises."""
 
     async def _hand_over_batch(self, to: TopicPartition, records: Sequence[RecordFields]) -> _Queued:
         client = await self._client()
@@ -180,7 +228,9 @@ class AiokafkaProducer(ReplaceableClient):
     def _is_late(self, topic: str, queued: _Queued, answer: Future[Written]) -> None:
         self._suspect(queued.client)
         if not answer.done():
-            answer.set_exception(TransientBrokerError(f"{topic}: not confirmed within {self._deadline_s:g} s"))
+            last = self._answers.get(topic)
+            because = "" if last is None else f"; the last answer was {last}"
+            answer.set_exception(TransientBrokerError(f"{topic}: not confirmed within {self._deadline_s:g} s{because}"))
 
     def _confirm(self, topic: str, queued: _Queued, answer: Future[Written], timer: asyncio.TimerHandle) -> None:
         timer.cancel()
@@ -197,6 +247,7 @@ class AiokafkaProducer(ReplaceableClient):
             ours.__cause__ = error
             answer.set_exception(ours)
             return
+        self._answers.pop(topic, None)
         at = sent.result()  # None with acks = 0: the broker does not answer
         partition, offset = (-1, -1) if at is None else (at.partition, at.offset)
         answer.set_result(Written(TopicPartition(topic, partition), offset))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
@@ -90,18 +91,45 @@ COORDINATOR_MOVED = (
 logging.getLogger("aiokafka.conn").addFilter(lambda record: "Sasl" not in record.getMessage())
 
 
-TOLD_BY_US = (
-    *('Unable connect to "', "Unable connect to node", 'Unable to request metadata from "'),
-    *("Unable to request metadata from node", "Unable to update metadata from"),
-    *("Topic %s not found in cluster metadata", "Topic %s is not available during auto-create"),
-    *("Topic %s is not authorized for this client", "Not authorized to read from topic"),
-    *("Group Coordinator Request failed", "Marking the coordinator dead", "Error sending %s to node"),
-    "Attempt to join group failed due to fatal error",
-    *("Failed fetch messages from", "Failed fetch offsets from"),
-)
-"""How lines begin that say less than our own events, which tell of brokers and topics that are away, and why."""
+_AWAY = "BrokerUnavailable"
+_LOST = "SessionOver Rebalanced"
+_WRITES = "SendFailed Unwritten TransactionAborted BrokerUnavailable"
+_NO_TOPIC = "TopicMissing NothingMatches NotWritable"
+TOLD_BY_US: Mapping[str, str] = {
+    'Unable connect to "': _AWAY,
+    "Unable connect to node": _AWAY,
+    'Unable to request metadata from "': _AWAY,
+    "Unable to request metadata from node": _AWAY,
+    "Unable to update metadata from": _AWAY,
+    "Error sending %s to node": _AWAY,
+    "Group Coordinator Request failed": _AWAY,
+    "Marking the coordinator dead": _AWAY,
+    "Attempt to join group failed due to fatal error": _AWAY,
+    "Failed fetch messages from": _AWAY,
+    "Failed fetch offsets from": _AWAY,
+    "Not authorized to read from topic": f"{_AWAY} ReadFailed",
+    "Heartbeat session expired": _LOST,
+    "Heartbeat send request failed": f"{_AWAY} {_LOST}",
+    "Heartbeat failed for group %s: coordinator": f"{_AWAY} {_LOST}",
+    "Heartbeat failed for group %s because it is rebalancing": "Rebalanced",
+    "Heartbeat failed for group %s: generation id is not": "Rebalanced",
+    "Heartbeat failed: local member_id was not recognized": "Rebalanced",
+    "No partition metadata for topic": _NO_TOPIC,
+    "Topic %s not found in cluster metadata": _NO_TOPIC,
+    "Topic %s is not available during auto-create": _NO_TOPIC,
+    "Topic %s is not authorized for this client": f"{_NO_TOPIC} {_AWAY}",
+    "Got error produce response": _WRITES,
+    "Cannot send %r to": _WRITES,
+    "Could not send %r": _WRITES,
+}
+"""How lines of the client begin that say less than our own events -> the names of these events.
+
+A line that says more stays in the log. tests/broker/test_client_log.py has the decision about each line of the client.
+"""
+_TOLD_BY_US = tuple(TOLD_BY_US)
 is_ours: ContextVar[bool] = ContextVar("is_ours", default=False)
-"""Set where a client of ours starts, and kept by the tasks that it starts; an application may have others."""
+"""Set where a client of ours starts or is called, and kept by the tasks that it starts; an application may have others.
+"""
 
 
 class QuietFilter(logging.Filter):
@@ -117,7 +145,7 @@ class QuietFilter(logging.Filter):
     def filter(self, record: logging.LogRecord) -> bool:
         if record.levelno < logging.WARNING:
             return True
-        if is_ours.get() and str(record.msg).startswith(TOLD_BY_US):
+        if is_ours.get() and str(record.msg).startswith(_TOLD_BY_US):
             record.levelno, record.levelname = logging.DEBUG, "DEBUG"
             return logging.getLogger(record.name).isEnabledFor(logging.DEBUG)
         place, now = (record.pathname, record.lineno), time.monotonic()
@@ -127,18 +155,38 @@ class QuietFilter(logging.Filter):
         return True
 
 
-_quiet = QuietFilter()
-for _name in (
+LOGGERS = (
     "aiokafka",
+    "aiokafka.admin.client",
     "aiokafka.cluster",
     "aiokafka.conn",
     "aiokafka.consumer.consumer",
     "aiokafka.consumer.fetcher",
     "aiokafka.consumer.group_coordinator",
+    "aiokafka.consumer.subscription_state",
+    "aiokafka.coordinator.assignors.abstract",
+    "aiokafka.coordinator.assignors.range",
+    "aiokafka.coordinator.assignors.roundrobin",
+    "aiokafka.coordinator.assignors.sticky.partition_movements",
+    "aiokafka.coordinator.assignors.sticky.sticky_assignor",
+    "aiokafka.helpers",
     "aiokafka.producer.producer",
     "aiokafka.producer.sender",
-):
+)
+"""The loggers of the client. A filter sees the lines of its own logger only, and of none below it."""
+_quiet = QuietFilter()
+for _name in LOGGERS:
     logging.getLogger(_name).addFilter(_quiet)
+
+
+@contextmanager
+def as_ours() -> Iterator[None]:
+    """Around calls of a client, and around the start of tasks that call it: what it logs there is about ours."""
+    kept = is_ours.set(True)
+    try:
+        yield
+    finally:
+        is_ours.reset(kept)
 
 
 def translate(error: BaseException, *, is_write: bool = False) -> BrokerError:
@@ -201,8 +249,9 @@ async def within(deadline_s: float, call: Awaitable[T], doing: str, *, is_write:
     *is_write*: as in :func:`translate`.
     """
     try:
-        async with asyncio.timeout(deadline_s):
-            return await call
+        with as_ours():
+            async with asyncio.timeout(deadline_s):
+                return await call
     except TimeoutError as error:
         raise TransientBrokerError(f"{doing}: no answer within {deadline_s:g} s") from error
     except (kafka_errors.KafkaError, kafka_errors.IllegalOperation, kafka_errors.ConsumerStoppedError) as error:

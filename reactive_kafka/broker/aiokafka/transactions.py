@@ -17,8 +17,8 @@ from reactive_kafka.broker.aiokafka.moved import answers_soon
 from reactive_kafka.broker.aiokafka.producer import AiokafkaProducer
 from reactive_kafka.broker.aiokafka.producer_client import CHECK_DEADLINE_S
 from reactive_kafka.broker.aiokafka.setup import CALL_DEADLINE_S, within
-from reactive_kafka.broker.transactional import TRANSACTION_TIMEOUT_MS, TransactionId
-from reactive_kafka.errors import BrokerError, OutcomeUnknownError, TransientBrokerError
+from reactive_kafka.broker.transactional import TRANSACTION_TIMEOUT_MS, BatchRefusedError, TransactionId
+from reactive_kafka.errors import BrokerError, OutcomeUnknownError, RejectedRecordError, TransientBrokerError
 
 SOON_S = 0.003
 """How soon a transaction is begun again where the markers of the one before are not written yet, which takes the broker
@@ -74,6 +74,10 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
         if self._producer is None or self._is_suspect:
             raise TransientBrokerError(f"the transaction of {self._transactional_id!r} has failed already")
         return self._producer
+
+    def _batch_refused(self, topic: str, records: int, error: RejectedRecordError) -> None:
+        # The broker has refused a part of the transaction, so nothing more can be written in it.
+        raise BatchRefusedError(f"{topic}: a batch of {records} records: {error}") from error
 
     async def check(self) -> None:
         if self._producer is not None and not await answers_soon(self._producer.client, CHECK_DEADLINE_S):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from reactive_kafka.config.client_properties import BOTH, PROPERTIES, Property, find, form
+from reactive_kafka.config.client_properties import AUTO_COMMIT_INTERVAL, BOTH, PROPERTIES, Property, find, form
 from reactive_kafka.config.collect import SCHEMA, SPARK_REFUSED
 from reactive_kafka.config.json_schema.spellings import ANY, DOT, WITHIN, Definitions, Way
 from reactive_kafka.config.json_schema.values import ANY_TEXT, DOTTED, REFERENCE, Schema, either
@@ -72,6 +72,8 @@ def _ways(where: str, section: Section, known: Definitions) -> Iterator[Way]:
         spelled = [kafka.split(".") for kafka, meant in KAFKA_SPELLINGS.items() if meant == own]
         ways = [Way.of(own.split("_"), WITHIN, value, own), *(Way.of(words, DOT, value) for words in spelled)]
         yield from _placed(_with_files(ways, key.kind, known), table)
+    if "commit_interval" in section.keys:
+        yield from _raw(AUTO_COMMIT_INTERVAL, known)
     for table, sides in {"": section.sides, **section.clients}.items():
         for prop in PROPERTIES:
             if prop.sides & sides and prop.kind.json is not False:

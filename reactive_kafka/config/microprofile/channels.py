@@ -8,7 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
-from reactive_kafka.config.client_properties import PROPERTIES, Property, find, names_like, refusal
+from reactive_kafka.config.client_properties import (
+    AUTO_COMMIT_INTERVAL,
+    PROPERTIES,
+    Property,
+    find,
+    names_like,
+    refusal,
+)
 from reactive_kafka.config.layers import Origin
 from reactive_kafka.config.microprofile import converters as read
 from reactive_kafka.config.microprofile.attributes import (
@@ -142,7 +149,8 @@ class Channel:
         is_connectors = given.name.startswith(CONNECTORS)
         if is_connectors and (attribute(OTHER_SIDE[self.side], name) or (known and not self._takes(known))):
             return  # of the connector's other side
-        if known or refusal(inside) or (prefix and inside == "bootstrap.servers"):
+        is_kafkas = known or refusal(inside) or inside == AUTO_COMMIT_INTERVAL.kafka
+        if is_kafkas or (prefix and inside == "bootstrap.servers"):
             path = (self.side, self.name, *([NATIVE_TABLES[prefix]] if prefix else []), inside)
             self.notes.set(path, read.scalar(given.text), given)
             return

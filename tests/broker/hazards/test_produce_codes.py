@@ -12,7 +12,7 @@ from reactive_kafka import App, Message, Record
 from reactive_kafka.broker.aiokafka.error_classes import class_for
 from reactive_kafka.broker.aiokafka.setup import translate
 from reactive_kafka.broker.error_codes import KNOWN
-from reactive_kafka.errors import BrokerError, RejectedRecordError
+from reactive_kafka.errors import BrokerError, RejectedRecordError, TransientBrokerError
 from reactive_kafka.observe.events import Event, RecordIgnored
 from reactive_kafka.records import RecordBytes, TopicPartition
 from tests.broker.hazards.faults import Rig, until
@@ -48,6 +48,19 @@ async def test_what_a_write_raises_follows_from_the_code_and_the_next_one_is_wri
                     wrong[code] = "written"
             await producer.write(to, [RecordBytes(b"next")])
     assert wrong == {}
+
+
+@pytest.mark.parametrize("code", [code for code in SENT_AGAIN_BY_THE_CLIENT if code in (5, 6, 7, 19, 20, 56)])
+async def test_a_write_that_the_client_sends_again_until_its_deadline_says_what_the_broker_answers(
+    rig: Rig, code: int
+) -> None:
+    to = TopicPartition(await rig.create_topic(1), 0)
+    async with producing(rig, {"retry_backoff_ms": 50, "send_timeout_s": 1.0}) as producer:
+        await producer.write(to, [RecordBytes(b"before")])
+        rig.broker.answer_with(PRODUCE, code, times=1_000)
+        said = rf"not confirmed within 1 s; the last answer was .*\[Error {code}\]"
+        with pytest.raises(TransientBrokerError, match=said):
+            await producer.write(to, [RecordBytes(b"late")])
 
 
 class Service:

@@ -424,6 +424,14 @@ def test_all_problems_come_in_one_report_in_the_order_of_their_lines() -> None:
     assert "name each with a --config of its own" in told[13]
 
 
+def test_the_interval_of_auto_commits_is_that_of_any_commits_as_with_smallrye() -> None:
+    for given in ({}, {"enable.auto.commit": "true"}):
+        settings = reading.channel("incoming", {"auto.commit.interval.ms": "250", **given})
+        assert loaded(settings).incoming["orders"].commit_interval_s == 0.25
+    outgoing = only_problem(reading.channel("outgoing", {"auto.commit.interval.ms": "250"}))
+    assert "does not belong here but in [incoming.X] or [kafka]" in outgoing
+
+
 def test_contradictions_are_found_as_in_any_file() -> None:
     both = only_problem(reading.channel("incoming", {"enable.auto.commit": "true", "commit-strategy": "throttled"}))
     assert "orders.enable.auto.commit = 'true': with enable_auto_commit the client commits" in both
