@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,22 @@ if TYPE_CHECKING:
 
 settings.register_profile("any machine", deadline=None)  # how long an example takes says nothing on a busy one
 settings.load_profile("any machine")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def children_heed_signals() -> Iterator[None]:
+    """Processes that tests start heed signals, although this one may ignore them.
+
+    Under nohup SIGHUP is ignored, and in a background job of a script SIGINT and SIGQUIT. A child would inherit that.
+    It does not inherit a handler, so a handler that does nothing takes the place of each ignored signal.
+    """
+    numbers = (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM)
+    ignored = [number for number in numbers if signal.getsignal(number) == signal.SIG_IGN]
+    for number in ignored:
+        signal.signal(number, lambda *_: None)
+    yield
+    for number in ignored:
+        signal.signal(number, signal.SIG_IGN)
 
 
 @pytest.fixture

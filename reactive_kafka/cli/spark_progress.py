@@ -13,7 +13,7 @@ from threading import RLock
 from typing import Any, TextIO, cast
 
 from reactive_kafka.app import App
-from reactive_kafka.observe.batches import progress_text, short_id
+from reactive_kafka.observe.batches import progress_text, share_done, short_id
 from reactive_kafka.observe.facts import SparkFacts
 
 LOOK_EVERY_S = 0.5
@@ -84,8 +84,7 @@ def bars(sessions: Sequence[SparkFacts], columns: int, most: int = MOST_BARS) ->
     table.add_column(width=bar)
     table.add_column(width=max(1, columns - named - bar - 2), no_wrap=True, overflow="ellipsis")
     for name, (_, batch) in zip(names, shown, strict=False):
-        done = min(batch.tasks_done, batch.tasks)
-        progress = ProgressBar(total=max(1, batch.tasks), completed=done, width=bar)
+        progress = ProgressBar(total=1.0, completed=share_done(batch), width=bar)
         table.add_row(Text(name), progress, Text(progress_text(batch)))
     if len(shown) < len(running):
         table.add_row("", "", Text(f"and {len(running) - len(shown)} more"))

@@ -8,7 +8,7 @@ from html import escape
 from operator import attrgetter
 from typing import Any
 
-from reactive_kafka.observe.batches import current_stage, short_id, whole_seconds
+from reactive_kafka.observe.batches import current_stage, share_done, short_id, whole_seconds
 from reactive_kafka.observe.catalogue import SPARK_OUTCOMES
 from reactive_kafka.observe.facts import AppFacts, ChannelFacts, OutgoingFacts, SparkBatchFacts, SparkFacts
 from reactive_kafka.observe.health import Health, batch_data, channel_data, outgoing_data
@@ -185,8 +185,12 @@ def _spark_html(sessions: Sequence[SparkFacts]) -> str:
 
 
 def _running_row(channel: str, batch: SparkBatchFacts) -> tuple[object, ...]:
+    share = share_done(batch)
+    known = ""
     # A bar of unknown length until Spark knows the number of tasks.
-    known = f' max="{batch.tasks:d}" value="{min(batch.tasks_done, batch.tasks):d}"' if batch.tasks else ""
+    if batch.tasks or share:
+        most = max(1, batch.tasks)
+        known = f' max="{most:d}" value="{share * most:.12g}"'
     bar = _Html(f"<progress{known}></progress>")
     stage = f"{current_stage(batch)}/{batch.stages}"
     tasks = f"{batch.tasks_done}/{batch.tasks} ({batch.tasks_active} running)"

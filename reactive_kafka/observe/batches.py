@@ -46,6 +46,13 @@ def progress_text(batch: SparkBatchFacts) -> str:
     )
 
 
+def share_done(batch: SparkBatchFacts) -> float:
+    """The share of a batch's work that is done, for bars: from 0 to 1."""
+    if batch.share is not None:
+        return batch.share
+    return min(batch.tasks_done, batch.tasks) / max(1, batch.tasks)
+
+
 def current_stage(batch: SparkBatchFacts) -> int:
     """The running stage, counted from 1; 0 while Spark knows of none."""
     return min(batch.stages_done + 1, batch.stages)

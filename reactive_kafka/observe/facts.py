@@ -178,6 +178,9 @@ class SparkBatchFacts:
     tasks_done: int
     tasks_active: int
     tasks_failed: int
+    # Of its work that is done, from 0 to 1; it never falls while a batch runs, though tasks may be added.
+    # None: as many as tasks_done of tasks.
+    share: float | None = None
     rejected: int = 0
     outcome: str | None = None  # ok, failed, cancelled, lost; None while it runs
     reason: str | None = None  # why it was not ok: one line for people

@@ -32,6 +32,8 @@ class Job:
     ended: asyncio.Future[Outcome] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
     is_over: bool = False
     was_cancelled: bool = False
+    # Tells the application of its stages and tasks.
+    look: Callable[[JobProgress], None] = lambda _: None
 
     @property
     def values(self) -> list[Any]:
@@ -127,8 +129,7 @@ class Engine:
         alone: bool = False, cancel_limit_s: float | None = None,
         on_progress: Callable[[JobProgress], None] = lambda _: None,
     ) -> Any:  # fmt: skip
-        rows: list[dict[str, Any]] = []
-        self._now = (rows, alone)
+        self._now = (alone, on_progress)
         mine: Job | None = None
         try:
             try:
@@ -166,7 +167,8 @@ class Engine:
 
     def began(self, rows: list[dict[str, Any]], batch: SparkBatch) -> Job:
         """The function was called."""
-        job = Job(batch, rows, self._now[1])
+        alone, look = self._now
+        job = Job(batch, rows, alone, look=look)
         self.jobs.append(job)
         self.inside(batch)
         return job

@@ -15,6 +15,7 @@ from reactive_kafka.errors import (
     OffloadError,
     SessionLostError,
 )
+from reactive_kafka.spark.batches.ledger import JobProgress
 from tests.app.helpers import facts, in_virtual_time, make_broker, now, running, send, tp, until
 from tests.app.spark_stage import DEAD, WAITS, Engine, bad_if, letters, ranges, spark_app, stored
 
@@ -474,3 +475,38 @@ async def test_a_batch_takes_alike_of_all_partitions_unless_there_may_be_a_job_b
         while engine.running:
             engine.running[0].end()
             await asyncio.sleep(1)
+
+
+@pytest.mark.parametrize("mode", ["records", "ranges"])
+@in_virtual_time
+async def test_the_bar_of_each_run_never_falls_through_new_jobs_retries_and_a_bisection(mode: str) -> None:
+    broker = make_broker()
+    settings = {"spark": {"mode": mode, "on_failure": "bisect"}, "retry": {"max_attempts": 2, "backoff": 0.1}}
+    app, engine = spark_app(broker, **settings, **DEAD)
+    engine.judge = lambda job: WAITS
+    ended = 0
+    async with running(app, broker=broker) as test:
+        await send(test, *range(4))
+        while test.committed("orders").get(tp()) != 4:
+            await until(lambda: engine.running or test.committed("orders").get(tp()) == 4, 60)
+            for job in engine.running:
+                shares = [0.0]
+                for done, tasks in [(4, 5), (5, 10), (2, 10), (10, 12), (0, 0)]:
+                    job.look(JobProgress(tasks=tasks, tasks_done=done))
+                    await asyncio.sleep(0)
+                    (session,) = app.spark_facts()
+                    (batch,) = session.running
+                    assert batch.share is not None
+                    shares.append(batch.share)
+                assert shares == sorted(shares)
+                assert 0.75 < shares[-1] < 1.0
+                job.end(bad_if(3)(job))
+                ended += 1
+                await until(lambda job=job: job.is_over)
+                # The run is over: the last one of the facts is its own, and another one begins with an empty bar.
+                (session,) = app.spark_facts()
+                assert all(one.share == 0.0 for one in session.running)
+                assert (session.last[-1].share == 1.0) == (session.last[-1].outcome == "ok")
+    assert ended > 4
+    assert [one.outcome for one in session.last].count("ok") == 2
+    assert letters(broker) == [b"3"]

@@ -23,10 +23,13 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.records import Committed, RecordBytes, TopicPartition
 from reactive_kafka.subscription import Topics
-from tests.broker.members import Cluster, Member, fill, joined, producing, texts
+from tests.broker.members import PATIENCE_S, Cluster, Member, fill, joined, producing, texts
 
 LETTERS = list("abcdefghij")
 PROMPTLY_S = 2.0
+# A member with this session whose partitions move within LEFT_S has left by itself: it was not merely taken for dead.
+LONG_SESSION = {"session_timeout_ms": 120_000}
+LEFT_S = 20.0
 
 
 @pytest.fixture
@@ -170,10 +173,10 @@ class ReadingContract:
         topic = await cluster.create_topic(1)
         async with joined(cluster, topic, group) as member, producing(cluster) as producer:
             await member.until_assigned(1)
-            poll = asyncio.ensure_future(member.consumer.poll(dict.fromkeys(member.owned, 9), 15.0))
+            poll = asyncio.ensure_future(member.consumer.poll(dict.fromkeys(member.owned, 9), 2 * PATIENCE_S))
             assert await goes_on_for_a_while(poll)
             await (await producer.send(topic, b"late"))
-            async with asyncio.timeout(10.0):
+            async with asyncio.timeout(PATIENCE_S):
                 [chunk] = (await poll).chunks
             assert texts(chunk.records) == ["late"]
 
@@ -209,14 +212,14 @@ class ReadingContract:
         topic = await cluster.create_topic(1)
         async with joined(cluster, topic, group) as member:
             await member.until_assigned(1)
-            async with asyncio.timeout(10.0):
-                waiting = asyncio.ensure_future(member.consumer.poll({}, 15.0))
+            async with asyncio.timeout(PATIENCE_S):
+                waiting = asyncio.ensure_future(member.consumer.poll({}, 2 * PATIENCE_S))
                 assert await goes_on_for_a_while(waiting)
                 member.consumer.wake()
                 await waiting
                 member.consumer.wake()
-                await member.consumer.poll({}, 15.0)
-                waiting = asyncio.ensure_future(member.consumer.poll({}, 15.0))
+                await member.consumer.poll({}, 2 * PATIENCE_S)
+                waiting = asyncio.ensure_future(member.consumer.poll({}, 2 * PATIENCE_S))
                 assert await goes_on_for_a_while(waiting)
                 member.consumer.wake()
                 await waiting
@@ -264,7 +267,7 @@ class ReadingContract:
             member.consumer.start_at({lost: 50, fine: 0})
             seen: list[str] = []
             error = None
-            async with asyncio.timeout(20.0):
+            async with asyncio.timeout(PATIENCE_S):
                 while error is None or len(seen) < 10:
                     poll = await member.consumer.poll(budgets, 0.2)
                     seen += [text for chunk in poll.chunks for text in texts(chunk.records)]
@@ -509,11 +512,12 @@ class GroupContract:
 
     async def test_a_leaver_s_partitions_move_promptly(self, cluster: Cluster, group: str) -> None:
         topic = await cluster.create_topic(4)
-        async with joined(cluster, topic, group, "one") as one, joined(cluster, topic, group, "two") as two:
+        leaving = joined(cluster, topic, group, "two", properties=LONG_SESSION)
+        async with joined(cluster, topic, group, "one") as one, leaving as two:
             await one.until_assigned(2)
             await two.until_assigned(2)
             await two.consumer.stop()
-            await one.until_assigned(4, within_s=PROMPTLY_S)
+            await one.until_assigned(4, within_s=LEFT_S)
 
     async def test_a_revocation_is_awaited_before_anybody_gets_the_partitions(
         self, cluster: Cluster, group: str
@@ -529,12 +533,12 @@ class GroupContract:
             await one.until_assigned(4)
             one.while_revoked = finish_work
             joining = asyncio.ensure_future(_join_and_wait(cluster, topic, group))
-            async with asyncio.timeout(20.0):
+            async with asyncio.timeout(PATIENCE_S):
                 await in_revocation.wait()
             await one.polls_nothing({}, 0.3)
             assert not joining.done()
             done.set()
-            async with asyncio.timeout(20.0):
+            async with asyncio.timeout(PATIENCE_S):
                 other = await joining
             try:
                 assert len(other.owned) == 2
@@ -614,14 +618,14 @@ class GroupContract:
             in_revocation.set()
             await asyncio.Event().wait()
 
-        async with joined(cluster, topic, group, "one") as one:
+        async with joined(cluster, topic, group, "one", properties=LONG_SESSION) as one:
             await one.until_assigned(2)
             one.while_revoked = hang
             joining = asyncio.ensure_future(_join_and_wait(cluster, topic, group))
-            async with asyncio.timeout(20.0):
+            async with asyncio.timeout(PATIENCE_S):
                 await in_revocation.wait()
                 await one.consumer.stop()
-            async with asyncio.timeout(PROMPTLY_S):
+            async with asyncio.timeout(LEFT_S):
                 other = await joining
             try:
                 await other.until_assigned(2)
@@ -639,10 +643,11 @@ class GroupContract:
         async with joined(cluster, topic, group, "one") as one:
             await one.until_assigned(2)
             one.while_revoked = finish_work
-            async with asyncio.timeout(20.0), joined(cluster, topic, group, "two"):
+            newcomer = joined(cluster, topic, group, "two", properties=LONG_SESSION)
+            async with asyncio.timeout(PATIENCE_S), newcomer:
                 await in_revocation.wait()
             done.set()
-            await one.until_assigned(2, within_s=PROMPTLY_S)
+            await one.until_assigned(2, within_s=LEFT_S)
 
 
 class LogContract:
@@ -655,7 +660,7 @@ class LogContract:
         async with joined(cluster, topic, group) as member:
             await member.until_assigned(1)
             reached = 0
-            async with asyncio.timeout(20.0):
+            async with asyncio.timeout(PATIENCE_S):
                 while reached < 3:
                     for chunk in (await member.consumer.poll({partition: 1}, 0.2)).chunks:
                         reached = chunk.next_offset

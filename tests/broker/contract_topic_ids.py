@@ -6,9 +6,7 @@ import asyncio
 import uuid
 
 from reactive_kafka.broker.client import Questions
-from tests.broker.members import Cluster, inspecting, joined
-
-PATIENCE_S = 20.0
+from tests.broker.members import PATIENCE_S, Cluster, inspecting, joined
 
 
 async def ids_of(asked: Questions, *topics: str) -> dict[str, str]:

@@ -116,10 +116,10 @@ class TransactionContract:
             await member.until_assigned(1)
             producer.begin()
             await write(producer, at, ["a"])
-            poll = asyncio.ensure_future(member.consumer.poll({at: MANY}, 15.0))
+            poll = asyncio.ensure_future(member.consumer.poll({at: MANY}, 2 * PATIENCE_S))
             assert await goes_on_for_a_while(poll)
             await producer.commit()
-            async with asyncio.timeout(10.0):
+            async with asyncio.timeout(PATIENCE_S):
                 [chunk] = (await poll).chunks
             assert texts(chunk.records) == ["a"]
 

@@ -11,7 +11,9 @@ from reactive_kafka.broker.client import Connector, Consumer, Inspector, Poll, P
 from reactive_kafka.records import RawRecord, TopicPartition
 from reactive_kafka.subscription import Partitions, Pattern, Subscription, Topics
 
-PATIENCE_S = 20.0  # how long a test waits for what must come
+# How long a test waits for what must come. A wait ends when the condition holds, so this is only for a failure: it has
+# to be longer than a busy machine takes.
+PATIENCE_S = 60.0
 
 
 class Cluster(Protocol):

@@ -17,7 +17,7 @@ from reactive_kafka.broker.aiokafka.fetched.portions import SMALL as SMALL_PORTI
 from reactive_kafka.records import TopicPartition
 from tests.broker.contract import group
 from tests.broker.hazards.faults import until
-from tests.broker.members import Member, fill, joined
+from tests.broker.members import PATIENCE_S, Member, fill, joined
 from tests.broker.test_kafka import KafkaTestCluster, cluster
 from tests.broker.test_reach_on_kafka import admin
 from tests.harness.kafka import KafkaCluster
@@ -74,7 +74,7 @@ class Fetches:
 async def in_session(member: Member) -> Fetches:
     """Poll until its consumer is in a session whose fetches bring nothing."""
     fetches = Fetches(member.consumer)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while not (fetches.answers and fetches.answers[-1].session_id and not fetches.answers[-1].topics):
             await member.consumer.poll(dict.fromkeys(member.owned, 10), 0.2)
     return fetches

@@ -30,7 +30,7 @@ from tests.broker.contract_assignments import (
 from tests.broker.contract_topic_ids import TopicIdContract
 from tests.broker.contract_transactions import FencingContract, PositionsContract, TransactionContract
 from tests.broker.contract_writing import WritingContract
-from tests.broker.members import inspecting, producing
+from tests.broker.members import PATIENCE_S, inspecting, producing
 from tests.harness.kafka import KafkaCluster
 
 __all__ = ["group"]
@@ -52,7 +52,7 @@ class KafkaTestCluster:
     async def create_topic(self, partitions: int, prefix: str = "topic") -> str:
         topic = f"{prefix}-{uuid.uuid4().hex[:8]}"
         await self._admin.create_topics([NewTopic(topic, partitions, 1)])
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             for node in [broker.nodeId for broker in self._admin._client.cluster.brokers()]:
                 while not await self._is_known(topic, node):  # noqa: ASYNC110  # nobody tells
                     await asyncio.sleep(0.01)

@@ -21,7 +21,7 @@ from reactive_kafka.broker.jars import KafkaUnavailableError
 from reactive_kafka.broker.local import brokers_known_to, local_kafka
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.subscription import Topics
-from tests.broker.members import Member
+from tests.broker.members import PATIENCE_S, Member
 from tests.harness.kafka import KafkaCluster
 from tests.harness.proxy import Proxy
 
@@ -166,7 +166,7 @@ async def test_old_records_stay_where_retention_of_a_week_has_deleted_them_elsew
                 await (await producer.send("kept", b"old", timestamp_ms=1_000_000))
                 for gone in (before, after):
                     await (await producer.send(gone.topic, b"old", timestamp_ms=1_000_000))
-                    async with asyncio.timeout(20):
+                    async with asyncio.timeout(PATIENCE_S):
                         while (await inspector.beginning_offsets([gone]))[gone] == 0:
                             pass
                 assert await inspector.beginning_offsets([kept]) == {kept: 0}

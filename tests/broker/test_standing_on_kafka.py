@@ -11,7 +11,7 @@ import pytest
 from reactive_kafka.broker.aiokafka.clients import AiokafkaConsumer
 from reactive_kafka.records import TopicIds, TopicPartition
 from tests.broker.contract import fill, group
-from tests.broker.members import Member, joined
+from tests.broker.members import PATIENCE_S, Member, joined
 from tests.broker.test_kafka import KafkaTestCluster, cluster
 
 __all__ = ["cluster", "group"]
@@ -30,7 +30,7 @@ async def rested(member: Member) -> None:
     assert isinstance(consumer, AiokafkaConsumer)
     sent, since = consumer.client._fetcher._pending_tasks, time.monotonic()
     tasks = set(sent)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while time.monotonic() - since < RESTED_S:
             await consumer.poll(dict.fromkeys(member.owned, 10), 0.2)
             if sent != tasks:

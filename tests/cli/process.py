@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import threading
@@ -95,14 +94,9 @@ class Running:
         return f"--- stdout\n{self.out}\n--- stderr\n{self.err}"
 
 
-def _heed_hangups() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
-
-
 @contextmanager
 def running(*command: str, cwd: Path, env: Mapping[str, str] | None = None) -> Iterator[Running]:
     """A command that runs, by itself: ``running(*COMMAND, "run", ...)``. It is killed at the end of the block."""
-    # Under nohup the tests ignore SIGHUP, and a child would inherit that.
     process = subprocess.Popen(
         command,
         cwd=cwd,
@@ -110,7 +104,6 @@ def running(*command: str, cwd: Path, env: Mapping[str, str] | None = None) -> I
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=_heed_hangups,  # it is one system call
     )
     try:
         yield Running(process)

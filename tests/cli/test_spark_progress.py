@@ -285,6 +285,14 @@ def test_the_bar_is_as_long_as_what_is_done(done: int, share: int) -> None:
     assert file.getvalue().count("━") == share  # without colours what is not done is blank
 
 
+@pytest.mark.parametrize(("share", "width"), [(0.0, 0), (0.25, 6), (0.75, 18), (1.0, 24)])
+def test_the_bar_has_the_share_of_its_batch_whatever_tasks_were_added(share: float, width: int) -> None:
+    file = io.StringIO()
+    one = batch(share=share, tasks=1000, tasks_done=5)
+    Console(file=file, width=160, color_system=None).print(bars([spark(running=(one,))], 160))
+    assert file.getvalue().count("━") == width
+
+
 def test_what_a_channel_is_called_is_no_markup() -> None:
     (line,) = drawn([spark(channel="[red]x[/]", running=(batch(),))], 160, 40)
     assert line.startswith("[red]x[/] 7f3a")

@@ -174,12 +174,15 @@ async def test_spark_sessions_are_listed_with_the_batches_that_run_and_the_last_
 
 
 async def test_the_page_has_a_bar_for_each_batch_that_runs(client: httpx.AsyncClient, served: FactsApp) -> None:
-    served.now = app(spark=(spark(running=(batch(), batch(tasks=0), batch(tasks_done=9))),))
+    some = (batch(), batch(tasks=0), batch(tasks_done=9), batch(share=0.75), batch(tasks=0, share=0.5))
+    served.now = app(spark=(spark(running=some),))
     html = (await client.get("/")).text
     bars = [
         '<progress max="8" value="5"></progress>',
         "<progress></progress>",
         '<progress max="8" value="8"></progress>',
+        '<progress max="8" value="6"></progress>',
+        '<progress max="1" value="0.5"></progress>',
     ]
     assert [part + "</progress>" for part in re.findall(r"<progress[^/]*>", html)] == bars
     assert "<td>5/8 (2 running)</td>" in html

@@ -39,6 +39,7 @@ class BatchRun:
     timeout_s: float  # how long it may run
     started: float | None = None  # when its function was called; None: it waits for its turn, or for Spark
     progress: JobProgress = JobProgress()  # the last look at its tasks, which may come a moment after its end
+    share: float = 0.0  # of its work that is done, for bars: from 0 to 1, and it never falls
     outcome: BatchOutcome | None = None
     reason: str | None = None  # why it was not ok
     rejected: int = 0
@@ -50,17 +51,43 @@ class BatchRun:
         """The id of the batch."""
         return batch_id(self.ranges)
 
+    def look(self, progress: JobProgress) -> None:
+        """Note what a look at its Spark jobs has found."""
+        self.progress = progress
+        self.share = share_after(self.share, progress)
+
     def facts(self, now: float) -> SparkBatchFacts:
         """The run as it is *now*, or as it ended."""
         tasks: dict[str, Any] = asdict(self.progress)
+        share = self.share
         since_s = 0.0 if self.started is None else now - self.started
         if self.outcome is not None:
-            since_s, tasks["tasks_active"] = self.took_s, 0
+            since_s = self.took_s
+            tasks["tasks_active"] = 0
+        if self.outcome == "ok":
+            # Spark reports the end of tasks up to a second late, so the last look may have missed some.
+            tasks["tasks_done"] = tasks["tasks"]
+            tasks["stages_done"] = tasks["stages"]
+            share = 1.0
         return SparkBatchFacts(
             id=self.id, ranges=tuple(map(str, self.ranges)), records=self.records, attempt=self.attempt,
-            since_s=since_s, timeout_s=self.timeout_s, **tasks,
+            since_s=since_s, timeout_s=self.timeout_s, **tasks, share=share,
             rejected=self.rejected, outcome=self.outcome, reason=self.reason, ended_at=self.ended_at,
         )  # fmt: skip
+
+
+def share_after(share: float, progress: JobProgress) -> float:
+    """The share of a run's work that is done, from 0 to 1, after another look at its jobs.
+
+    It never falls. A look may find a smaller share than the one before: the function starts its Spark jobs one after
+    the other, so tasks are added; a stage that has failed begins again; Spark forgets stages that ended long ago.
+
+    Args:
+        share: What the looks before have come to; 0.0 before the first one.
+    """
+    # The function counts as one more task. Otherwise the bar would be full after each job, and stay full in the next.
+    found = min(progress.tasks_done, progress.tasks) / (progress.tasks + 1)
+    return max(share, found)
 
 
 class Ledger:

@@ -98,15 +98,18 @@ class SparkRunner:
         settings = self.settings.spark
         run = BatchRun(ranges, sum(part.records for part in parts), attempt, settings.timeout_s)
 
+        loop = asyncio.get_running_loop()
+
         def note(progress: JobProgress) -> None:
-            run.progress = progress
+            # Looks come from threads, and the one of an earlier call may come late: the loop takes them in turn.
+            loop.call_soon_threadsafe(run.look, progress)
 
         again = f", attempt {attempt}" if attempt > 1 else ""
         batch = f"Spark batch of {count_of(run.records)} ({ranges_text(ranges)})"
         description = f"channel {self._channel!r}: {batch}{again}"
         self._ledger.begin(run, is_part=bool(supersedes))
         outcome: BatchOutcome = "failed"
-        told = partial(asyncio.get_running_loop().call_soon_threadsafe, on_call)
+        told = partial(loop.call_soon_threadsafe, on_call)
         known: Answers = {} if self.schemas is None else self.schemas.of_records()
         try:
             with self._telling(run), self._span(parts, run):

@@ -13,9 +13,9 @@ from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.connect import KafkaConnector
 from reactive_kafka.broker.embedded import EmbeddedBroker
 from reactive_kafka.records import TopicPartition
+from tests.broker.members import PATIENCE_S
 from tests.harness.proxy import Direction, Proxy
 
-PATIENCE_S = 20.0
 _BROKER = 1
 
 

@@ -20,7 +20,7 @@ from reactive_kafka.errors import BrokerError, NotOwnerError, OutcomeUnknownErro
 from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.hazards.faults import Rig, ends_within, until
 from tests.broker.hazards.naive import consuming
-from tests.broker.members import Member, fill, joined
+from tests.broker.members import PATIENCE_S, Member, fill, joined
 from tests.broker.test_kafka import KafkaTestCluster
 
 COMMIT_API, COORDINATOR_NOT_AVAILABLE, ILLEGAL_GENERATION = 8, 15, 22
@@ -217,7 +217,7 @@ async def test_h5_naive_commit_goes_on_with_the_broker_gone_while_ours_fails_in_
 
 async def until_stored(member: Member, partition: TopicPartition) -> None:
     """Commit again and again, as the committer does, until it is stored."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
                 await member.consumer.commit({partition: Committed(1)}, member.generation)

@@ -20,7 +20,7 @@ from reactive_kafka.records import Committed, TopicPartition
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, ends_within, until
 from tests.broker.hazards.naive import consuming, polling
-from tests.broker.members import Member, fill, joined
+from tests.broker.members import PATIENCE_S, Member, fill, joined
 from tests.broker.test_kafka import KafkaTestCluster
 
 pytestmark = pytest.mark.kafka
@@ -274,7 +274,7 @@ async def test_h16_who_lost_its_static_name_says_so_stays_out_and_leaves_the_oth
 
 
 async def until_fenced(member: Member) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
                 await member.consumer.poll({}, 0.1)

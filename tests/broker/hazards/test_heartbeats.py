@@ -12,6 +12,7 @@ from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, until
 from tests.broker.hazards.naive import consuming
 from tests.broker.hazards.test_codes import NOT_ALLOWED, counting, produce
+from tests.broker.members import PATIENCE_S
 
 HEARTBEAT = 12
 CODE, NAME = NOT_ALLOWED
@@ -33,7 +34,7 @@ async def test_h21_naive_consumer_raises_the_same_error_for_ever(rig: Rig, group
 async def is_raised(consumer: aiokafka.AIOKafkaConsumer) -> None:
     """Poll until it raises that heartbeats are refused."""
     with pytest.raises(GroupAuthorizationFailedError):
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while True:
                 await consumer.getmany(timeout_ms=50)
 

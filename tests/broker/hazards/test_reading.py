@@ -19,7 +19,7 @@ from reactive_kafka.records import TopicPartition
 from tests.broker.hazards.applications import running
 from tests.broker.hazards.faults import Rig, until
 from tests.broker.hazards.naive import buffered, consuming, write_batches
-from tests.broker.members import Member, fill, joined, producing, texts
+from tests.broker.members import PATIENCE_S, Member, fill, joined, producing, texts
 from tests.broker.test_kafka import KafkaTestCluster
 
 FINE = [b"fine-0", b"fine-1", b"fine-2"]
@@ -217,26 +217,33 @@ async def test_h9_a_bomb_is_unpacked_beside_the_loop_and_work_goes_on(rig: Rig, 
     await write_a_bomb(rig, partition)  # before: to pack it blocks this loop, too
     await fill(rig, partition.topic, {0: ["after"]})
     pauses = list[float]()
+    # On a busy machine a member may be late by itself: that must not end its session.
+    long = {"session_timeout_ms": 30_000}
     for reader in range(3):  # whatever else the machine does may hold up one of them
-        async with running(rig.bootstrap_servers, partition.topic, f"{group}-{reader}") as diary, turning() as turns:
+        name = f"{group}-{reader}"
+        async with running(rig.bootstrap_servers, partition.topic, name, long) as diary, turning() as turns:
             await until(lambda: diary.committed() == {0: 2}, "both are handled and committed")
             assert diary.facts.rebalances["assigned"] == 1
         assert [len(payload) for payload in diary.handled] == [UNPACKED_BYTES, len("after")]
         pauses.append(max(map(float.__sub__, turns[1:], turns)))
     packed = gzip.compress(bytes(UNPACKED_BYTES), 1)
-    began = time.monotonic()
+    began = time.process_time()
     assert len(gzip.decompress(packed)) == UNPACKED_BYTES
-    assert min(pauses) < time.monotonic() - began
+    assert min(pauses) < time.process_time() - began
 
 
 @asynccontextmanager
 async def turning() -> AsyncIterator[list[float]]:
-    """Notes when the loop had a turn, by the monotonic clock."""
+    """Notes when the loop had a turn, by the time that this process has computed.
+
+    Time in which other processes have the machine does not count. What is computed in other threads does: a thread that
+    does not let the loop run shows as well.
+    """
     turns = list[float]()
 
     async def turn() -> None:
         while True:
-            turns.append(time.monotonic())
+            turns.append(time.process_time())
             await asyncio.sleep(0.01)
 
     task = asyncio.create_task(turn())
@@ -310,7 +317,7 @@ async def test_record_too_large_does_not_happen_with_a_record_larger_than_a_fetc
 
 async def take_in_spite_of_errors(member: Member, count: int) -> dict[TopicPartition, list[Any]]:
     taken: dict[TopicPartition, list[Any]] = {}
-    async with asyncio.timeout(20.0):
+    async with asyncio.timeout(PATIENCE_S):
         while sum(map(len, taken.values())) < count:
             for chunk in (await member.consumer.poll(dict.fromkeys(member.owned, 9), 0.2)).chunks:
                 taken.setdefault(chunk.partition, []).extend(chunk.records)

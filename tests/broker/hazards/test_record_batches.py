@@ -24,7 +24,7 @@ from reactive_kafka.broker.aiokafka.fetched.unpacking import Unpacker
 from reactive_kafka.errors import CorruptRecordError
 from reactive_kafka.records import RawRecord, TopicPartition
 from tests.broker.hazards.naive import consuming
-from tests.broker.members import fill, joined
+from tests.broker.members import PATIENCE_S, fill, joined
 from tests.broker.test_kafka import KafkaTestCluster
 
 PARTITION = TopicPartition("orders", 0)
@@ -296,7 +296,7 @@ async def until_transactions_ended(cluster: KafkaTestCluster, partition: TopicPa
     async with (
         consuming(servers, isolation_level="read_committed") as stable,
         consuming(servers) as every,
-        asyncio.timeout(20),
+        asyncio.timeout(PATIENCE_S),
     ):
         while await stable.end_offsets([theirs]) != await every.end_offsets([theirs]):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -314,7 +314,7 @@ async def all_that_the_client_reads(
     async with consuming(cluster.bootstrap_servers, isolation_level=isolation) as consumer:
         consumer.assign([theirs])
         [end] = (await consumer.end_offsets([theirs])).values()
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE_S):
             while await consumer.position(theirs) < end:
                 for records in (await consumer.getmany(timeout_ms=200)).values():
                     read += [seen(record) for record in records]
@@ -339,7 +339,7 @@ async def test_on_a_real_log_a_poll_gives_what_getmany_gives(
             assert "_get_actions_per_node" in vars(member.consumer.client._fetcher), "it looks in its own way"  # type: ignore[attr-defined]
             taken: list[Seen] = []
             position = 0
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE_S):
                 while position < end:
                     poll = await member.consumer.poll({log: budget}, 0.2)
                     assert not poll.errors

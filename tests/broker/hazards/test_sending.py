@@ -18,7 +18,7 @@ from reactive_kafka.broker.client import Producer, WrittenBatch
 from reactive_kafka.errors import RejectedRecordError, TransientBrokerError
 from reactive_kafka.records import RecordBytes, TopicPartition
 from tests.broker.hazards.faults import Rig, ends_within, tasks_but
-from tests.broker.members import producing
+from tests.broker.members import PATIENCE_S, producing
 from tests.broker.test_kafka import KafkaTestCluster
 
 SEND_TIMEOUT_S = 1.0
@@ -232,7 +232,7 @@ async def failing(send: Send, producer: Producer, topic: str) -> tuple[Transient
 
 async def until_written(send: Send, producer: Producer, topic: str) -> None:
     """Send again and again, as an outgoing channel does, until the broker has it."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE_S):
         while True:
             try:
                 await send(producer, topic, b"after")

@@ -16,7 +16,7 @@ from reactive_kafka.errors import BrokerError
 from reactive_kafka.records import Committed
 from tests.broker.hazards.faults import Rig, ends_within, tasks_but, until
 from tests.broker.hazards.naive import end
-from tests.broker.members import Member, joined
+from tests.broker.members import PATIENCE_S, Member, joined
 
 PROMPTLY_S = 2.0
 AT_LAST_S = 12.0  # the sum of the deadlines of each step of closing, and a little
@@ -150,7 +150,7 @@ async def test_h6_stop_is_not_held_up_by_a_revocation_that_cannot_commit(rig: Ri
 
         member.while_revoked = commit
         rejoin(member)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(PATIENCE_S):
             await is_revoking.wait()
             killed(rig)
             await has_failed.wait()
