@@ -198,7 +198,7 @@ class Outcomes:
             except StoreAwayError as error:
                 await self.wait(waits.next_s(), parts, error)
 
-    async def wait(self, wait_s: float, parts: Sequence[Part], error: StoreAwayError) -> None:
+    async def wait(self, wait_s: float, parts: Sequence[Part], error: StoreAwayError | CheckpointRefusedError) -> None:
         """Wait before the store is tried again. *error* is raised if a partition is released, or the channel stops."""
         monotonic, is_kept = self._rows.clock.monotonic, self._rows.is_kept
         until = monotonic() + wait_s

@@ -192,7 +192,7 @@ class Transactions:
         self, store: TransactionalStore, parts: list[Part], writes: dict[TopicPartition, Write]
     ) -> tuple[Opened, Any]:
         """Open it, however long the store is unavailable."""
-        waits = Waits(BACKOFF)
+        waits, is_refused_again = Waits(BACKOFF), False
         while True:
             try:
                 if unsure := [part for part in parts if part.claim.is_unsure]:
@@ -201,10 +201,13 @@ class Transactions:
                 writes.update({part.claim.partition: part.sending().write for part in parts})
                 opened = store.transaction(self._rows.group, writes)
                 return opened, await self._rows.ask(opened.__aenter__(), is_write=False)
-            except CheckpointRefusedError:
+            except CheckpointRefusedError as error:
                 self._outcomes.check_ours(parts)
                 for part in parts:
                     part.claim.is_unsure = True  # the row tells
+                if is_refused_again:
+                    await self._outcomes.wait(waits.next_s(), parts, error)
+                is_refused_again = True
             except StoreAwayError as error:
                 await self._outcomes.wait(waits.next_s(), parts, error)
 

@@ -7,17 +7,20 @@ that for progress would not wait at all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, NamedTuple
 
 import pytest
 
-from reactive_kafka import App, TransientBrokerError
+from reactive_kafka import App, Message, TopicPartition, TransientBrokerError
 from reactive_kafka.broker.memory.state import Call
-from reactive_kafka.errors import BrokerError, FatalBrokerError
+from reactive_kafka.checkpoint.store import Write
+from reactive_kafka.checkpoint.stores.memory import MemoryStore, Rows
+from reactive_kafka.errors import BrokerError, CheckpointRefusedError, FatalBrokerError
 from reactive_kafka.testing import MemoryBroker, TestApp
-from tests.app.helpers import in_virtual_time, make_app, make_broker
+from tests.app.checkpoints import app_on
+from tests.app.helpers import in_virtual_time, make_app, make_broker, running, send
 
 FOREVER = 10**6
 AWAY = TransientBrokerError("for ever")
@@ -141,6 +144,11 @@ LOOPS = (
     Loop("a group is not taken into a transaction", exactly_once, "add_group", "add_group", 40),
     Loop("records of a transaction are not written", exactly_once, "send", "send", 40),
     Loop("a transactional id is not claimed", exactly_once, "claim", "claim", 60),
+    Loop("the end of a transaction is refused", exactly_once, "end", "end", 40, REFUSED),
+    Loop("positions are refused in a transaction", exactly_once, "commit_in", "commit_in", 40, REFUSED),
+    Loop("a group is refused in a transaction", exactly_once, "add_group", "add_group", 40, REFUSED),
+    Loop("records of a transaction are refused by the topic", exactly_once, "send", "send", 40, REFUSED),
+    Loop("a transactional id is refused", exactly_once, "claim", "claim", 60, REFUSED),
     Loop("dead letters of a transaction are not written", exact_letters, "send", "send", 40),
     Loop("dead letters' positions are not taken", exact_letters, "commit_in", "commit_in", 40),
 )
@@ -187,4 +195,63 @@ async def test_a_reader_of_replies_that_breaks_at_each_first_poll_is_replaced_a_
         await asyncio.sleep(60)
         assert 0 < broker.asked("start") - before <= 16
         asks.cancel()
+    await broker.close()
+
+
+OF_TRANSACTIONS = [loop for loop in LOOPS if loop.app is exactly_once]
+
+
+@pytest.mark.parametrize("loop", OF_TRANSACTIONS, ids=lambda loop: loop.name)
+@in_virtual_time
+async def test_readiness_does_not_come_and_go_while_a_transaction_is_tried_again(loop: Loop) -> None:
+    app, broker = loop.app(), make_broker(1)
+    broker.produce("orders", b"1", partition=0)
+    app.configure(overrides={"http": {"enabled": False}})
+    app._connector, app._clock = broker.connector(), broker._state.clock
+    broker.fail_next(loop.fails, loop.error, FOREVER, of=loop.of)
+    await app.start()
+    found: list[str] = []
+    for _ in range(600):
+        await asyncio.sleep(0.1)
+        if (status := app.health().ready.status) not in found[-1:]:
+            found.append(status)
+    # The channel may have begun to read before its first attempt has failed.
+    assert found in (["DOWN"], ["UP", "DOWN"], ["DOWN", "UP", "DOWN"])
+    await app.stop(drain=False)
+    await broker.close()
+
+
+class Refusing(MemoryStore):
+    """A store that lets no transaction begin, though it has the rows as they were claimed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+
+    def transaction(self, group: str, writes: Mapping[TopicPartition, Write]) -> AbstractAsyncContextManager[Any]:
+        self.asked += 1
+        return self._refused()
+
+    @asynccontextmanager
+    async def _refused(self) -> AsyncIterator[None]:
+        # The way there and back. Without a wait of its own the loop would ask a thousand times a second.
+        await asyncio.sleep(0.001)
+        raise CheckpointRefusedError("another owner has written")
+        yield
+
+
+@in_virtual_time
+async def test_a_checkpoint_transaction_that_is_refused_for_ever_is_tried_again_a_few_times_a_minute() -> None:
+    app, store, broker = app_on(Rows()), Refusing(), make_broker(1)
+    app._stores = lambda _: store
+
+    @app.incoming("orders")
+    async def handler(message: Message[bytes]) -> None:
+        async with message.transaction():
+            pass
+
+    async with running(app, broker=broker) as test:
+        await send(test, b"1")
+        await asyncio.sleep(60)
+        assert 2 <= store.asked <= 60
     await broker.close()
