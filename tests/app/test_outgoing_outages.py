@@ -13,7 +13,7 @@ from reactive_kafka import App, TransientBrokerError
 from reactive_kafka.broker.client import Connector
 from reactive_kafka.broker.passing import Passing
 from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable
-from reactive_kafka.testing import MemoryBroker
+from reactive_kafka.testing import MemoryBroker, TestApp, VirtualTimeLoop
 from tests.app.helpers import Recorder, in_virtual_time, make_broker, tp, until
 
 NOTICED_S = 5.0
@@ -172,3 +172,21 @@ async def test_a_broker_that_answers_no_check_in_time_is_away() -> None:
         await asyncio.sleep(NOTICED_S)
         assert "no answer" in reason(app, "invoices")
         await until(lambda: app.health().status == "UP", HEALED_S)
+
+
+@in_virtual_time
+async def test_a_topic_that_was_looked_for_in_vain_is_looked_for_again_by_the_next_send() -> None:
+    app = App({"outgoing": {"invoices": {"send_timeout": "2s"}}})
+    emitter = app.emitter("invoices")
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, VirtualTimeLoop)
+    broker = MemoryBroker(loop.clock, auto_create=False)
+    async with TestApp(app, broker=broker):
+        for _ in range(2):
+            with pytest.raises(TransientBrokerError):
+                await emitter.send(b"too early")
+            await asyncio.sleep(10)
+        broker.create_topic("invoices", 1)
+        await emitter.send(b"in time")
+        assert [record.value for record in broker.log(tp(0, "invoices"))] == [b"in time"]
+    await broker.close()

@@ -124,3 +124,15 @@ async def test_who_waits_for_a_place_goes_on_without_one_when_all_is_over() -> N
     rig.places.close()
     await task
     assert first.state is WorkerState.RUNNING
+
+
+async def test_a_worker_that_is_woken_early_leaves_no_timer_behind() -> None:
+    rig = Rig(1)
+    worker = rig.busy()
+    loop = asyncio.get_running_loop()
+    timers = {timer for timer in loop._scheduled if not timer.cancelled()}  # type: ignore[attr-defined]
+    resting = asyncio.ensure_future(rig.places.rest(worker, 3600.0))
+    await asyncio.sleep(0)
+    assert rig.places.wake()
+    assert await resting
+    assert {timer for timer in loop._scheduled if not timer.cancelled()} == timers  # type: ignore[attr-defined]

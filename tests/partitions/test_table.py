@@ -14,6 +14,7 @@ from reactive_kafka.partitions.partition import (
     OURS,
     PENDING,
     TRANSITIONS,
+    Choice,
     IllegalStateError,
     Partition,
     PartitionState,
@@ -253,3 +254,17 @@ def test_the_last_position_that_was_sent_before_a_seek_counts_as_ours_and_the_ne
     table.revoke([A])
     table.assign(2, [A])
     assert table.is_retained(one, committed) is is_ours
+
+
+def test_what_was_sought_in_a_partition_that_goes_is_no_wish_for_its_next_assignment() -> None:
+    table = PartitionTable()
+    table.assign(1, [A])
+    one = table.get(A)
+    assert one is not None
+    one.sought = Choice("end")
+    table.drain([A])
+    table.revoke([A])
+    table.assign(2, [A])
+    again = table.get(A)
+    assert again is not None
+    assert again.choice is None

@@ -90,6 +90,28 @@ MEMBER, CONNECTION = "channel/clients.py", "channel/connection.py"
 MIDDLEWARE = "handlers/middleware.py"
 
 MUTANTS = (
+    # what one partition, or one look, does to the others
+    Mutant("a topic that was looked for in vain is not looked for again", "outgoing/writer.py",
+           "            self._asked.discard(topic)", "            pass"),
+    Mutant("an idle worker leaves its timer behind", "delivery/places.py", "                timer.cancel()", "                pass"),
+    Mutant("what was sought outlives its assignment", "partitions/table.py",
+           "one.assignment = -1  # what is being looked up for it is void\n            one.sought = None", "one.assignment = -1"),
+    Mutant("a position that is not told keeps all others waiting", "partitions/locate.py",
+           "            return error.found, error.unknown", "            raise"),
+    Mutant("Kafka's positions pass for those of the store", "checkpoint/consumer.py",
+           "            raise TransientBrokerError(str(error)) from error", "            raise", "checkpoint"),
+    Mutant("a topic whose log is not told keeps all others waiting", "partitions/starting.py",
+           "        if len(by_topic) == 1:", "        if by_topic:"),
+    Mutant("records before a poison one wait behind it", "commit/poison.py",
+           "tracker.unsettled - tracker.unsettled_up_to(index)", "tracker.unsettled - 1"),
+    Mutant("a stop counts from the revocation before it", "partitions/assignment.py",
+           "self._waits_since.get(during, now)", "min(self._waits_since.values(), default=now)"),
+    Mutant("a store that answers reads takes writes, too", "checkpoint/rows.py",
+           "if not is_write and self._answered_at", "if False and self._answered_at", "checkpoint"),
+    Mutant("nobody looks at the store of an idle channel", "checkpoint/consumer.py",
+           "        await self._rows.look()", "        pass", "checkpoint"),
+    Mutant("a refused transaction is tried again at once, for ever", "checkpoint/transaction.py",
+           "                if is_refused_again:", "                if False:", "checkpoint"),
     # channels at run time, and what counts records and handlers
     Mutant("one handler more than the cap", LANES, "if lane.workers < self._most:", "if lane.workers <= self._most:"),
     Mutant("a commit is due at twice the number", "commit/every.py", "if ahead >= self._most:", "if ahead >= 2 * self._most:"),
@@ -231,7 +253,7 @@ MUTANTS = (
            "if one.state is PartitionState.DRAINING or self.is_alone:", "if self.is_alone:"),
     Mutant("what is started while it is alone gives out records", OWNED,
            "if one.state is PartitionState.DRAINING or self.is_alone:", "if one.state is PartitionState.DRAINING:"),
-    Mutant("a stop retains what comes back", ASSIGNMENT, "self._owned.is_ending = self._owned.is_ending or for_good", "pass"),
+    Mutant("a stop retains what comes back", ASSIGNMENT, "            self._owned.is_ending = True", "            pass"),
     Mutant("a drain is of all partitions", TABLE, "in self._named(partitions):\n            one.assignment",
            "in self._named(None):\n            one.assignment"),
     Mutant("a revocation is of all partitions", TABLE, "in self._named(partitions):\n            was_committing",
