@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import gc
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,13 @@ from tests.app.helpers import Recorder, committed, in_virtual_time, running, set
 pytestmark = pytest.mark.filterwarnings(
     "ignore:coroutine '.*' was never awaited:RuntimeWarning", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
+
+
+@pytest.fixture(autouse=True)
+def forgotten_coroutines_are_collected_here() -> Iterator[None]:
+    """Or Python would warn of them while another test runs, which is none that ignores it."""
+    yield
+    gc.collect()
 
 
 def forgets_in_a_handler(app: App) -> None:
