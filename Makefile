@@ -32,6 +32,9 @@ MINUTES ?= 10
 HOURS ?= 1
 KILLS ?= 1000
 FAST := not kafka and not prometheus and not postgres and not redis and not spark and not long_faults
+# Those that need servers. What is in ALONE times them, or needs all cores, and runs by itself.
+REAL := not ($(FAST)) and not long_faults
+ALONE := tests/faults tests/spark tests/examples
 
 .PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-spark constraints audit clean
 
@@ -55,11 +58,11 @@ $(VENV)/.ready: pyproject.toml constraints.txt scripts/find-python.sh scripts/lo
 demo: setup ## Run the whole thing on an embedded broker for 30 s (DEMO_SECONDS=..., DEMO_BOOTSTRAP=host:port)
 	@$(BIN)/reactive-kafka demo
 
-# What times real servers runs by itself, after the rest, which shares the cores.
 test: setup ## Run every test: real Kafka, Prometheus, PostgreSQL, Redis and Spark are fetched and started by the tests (PYTEST_ARGS=...)
 ifeq ($(PYTEST_ARGS),)
 	@$(BIN)/python -m pytest -n 2 -m '$(FAST)'
-	@$(BIN)/python -m pytest -m 'not ($(FAST)) and not long_faults'
+	@$(BIN)/python -m pytest -n 2 --dist loadfile -m '$(REAL)' $(addprefix --ignore=,$(ALONE))
+	@$(BIN)/python -m pytest -m '$(REAL)' $(ALONE)
 else
 	@$(BIN)/python -m pytest $(PYTEST_ARGS)
 endif

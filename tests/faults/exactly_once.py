@@ -244,11 +244,14 @@ class Stage:
     async def kill(self, one: Member) -> None:
         """Kill a member and start it again.
 
-        Two of three come when a handler has returned, which is when its transaction is under way; the others whatever
-        it does just then, starting and joining too.
+        The first one comes in an open transaction, where there are any. Of the others two of three come when a handler
+        has returned, which is when its transaction is under way unless this machine is busy; the rest whatever it does
+        just then, starting and joining too.
         """
         life = one.life
-        if len(self.killed) % 3 < 2:
+        if not self.killed and self.plan.transactional:
+            await self.freeze(life)
+        elif len(self.killed) % 3 < 2:
             await self.in_a_transaction(self.share, life)
         else:
             await self.send(self.share)

@@ -27,7 +27,7 @@ from tests.harness.postgres import Postgres, running_postgres
 pytestmark = [pytest.mark.kafka, pytest.mark.spark, pytest.mark.postgres]
 
 PARTITIONS, RECORDS = 4, 1600  # ten batches at least: more than lives end before they are killed
-KILLS_EACH = int(os.environ.get("REACTIVE_KAFKA_SPARK_KILLS", "3"))  # of two members; each takes 15 s
+KILLS_EACH = int(os.environ.get("REACTIVE_KAFKA_SPARK_KILLS", "2"))  # of two members; each takes 15 s
 WRITES_S = 240.0  # a driver starts, and writes its first batch, with the machine busy
 
 CONFIG = """

@@ -46,6 +46,10 @@ async def test_a_broker_that_is_killed_under_the_executors_read_costs_another_ru
         conf = {
             "spark.driver.memory": "1g",
             "spark.sql.execution.arrow.maxRecordsPerBatch": 50,  # or all are read before Python has the first
+            # How long a read of the executors waits for its broker: 120 s by default.
+            "spark.network.timeout": "20s",
+            "spark.network.timeoutInterval": "10s",
+            "spark.executor.heartbeatInterval": "5s",
         }
         channel = {
             "topics": [topic], "group_id": topic, "auto_offset_reset": "earliest", "max_partition_fetch_bytes": 65536,
@@ -80,8 +84,8 @@ async def test_a_broker_that_is_killed_under_the_executors_read_costs_another_ru
             assert node.poll() is not None, "the broker lives"
             assert len(batches) == 1, "the job was over before the broker was killed"
             beats.let_end()
-            # The read waits for the broker. When the member has to give its partition up the job is cancelled; should
-            # the executors give up before that, it is lost.
+            # The read waits for the broker until the executors give up, and the job is lost. Should the member have to
+            # give its partition up before that, it is cancelled.
             await soon(lambda: jobs()["lost"] + jobs()["cancelled"], 120)
             await anyio.to_thread.run_sync(cluster.start_node, 1)
             await soon(lambda: committed(app) == RECORDS, 240)
