@@ -27,6 +27,16 @@ _TIME = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}[Tt](?:[01][0-9]|2[0-3]):[0-9]{2}:(?P<second>[0-9]{2})(?:\.[0-9]+)?"
     r"(?:[Zz]|[+-][0-9]{2}:[0-9]{2})"
 )
+_EXTENSION_NAME = re.compile("[a-z0-9]+")
+_INT32 = range(-(2**31), 2**31)
+_TOKEN = r"[A-Za-z0-9!#$%&'*+.^_`{|}~-]+"
+_WITH_A_FORM = frozenset(("source", "dataschema", "datacontenttype"))
+_MEDIA_TYPE = re.compile(rf"\s*{_TOKEN}/{_TOKEN}\s*(?:;.*)?", re.DOTALL)
+# characters of every script may be in it unescaped, as Java's SDK takes them; a second "#" may not
+_NOT_IN_URI = re.compile(r'[\x00-\x20"<>\\^`{|}\x7f-\xa0\s]|%(?![0-9A-Fa-f]{2})|#.*#')
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:|[^:/?#]*(?:[/?#]|\Z)")
+_MOST_SHOWN = 40
+_ALLOWED = "a string, a boolean or an integer of 32 bits is allowed"
 _SDK = "cloudevents"  # the official package; it is never imported here
 
 
@@ -131,9 +141,78 @@ def checked(attributes: dict[str, Any]) -> dict[str, Any]:
                 parse_time(value)
             except ValueError as error:
                 raise invalid(f"its time is {error}") from None
+    for name, value in attributes.items():
+        if name not in OWN_NAMES:
+            _check_extension(name, value)
+        elif (name in _WITH_A_FORM or not value.isascii()) and (problem := text_problem(name, value)):
+            raise invalid(f"its {name} {problem}")
     return attributes
 
 
+@lru_cache(maxsize=1024)
+def is_extension_name(name: str) -> bool:
+    """Whether an extension may be called that. Longer names than 20 characters are allowed, though advised against."""
+    return name not in OWN_NAMES and name not in RESERVED and _EXTENSION_NAME.fullmatch(name) is not None
+
+
+def is_integer(value: int) -> bool:
+    """Whether an attribute may be this integer."""
+    return value in _INT32
+
+
+@lru_cache(maxsize=1024)
+def is_uri_reference(text: str) -> bool:
+    """Whether a text is a URI, or a part of one that can be resolved: a colon in its first segment ends a scheme."""
+    return _NOT_IN_URI.search(text) is None and _SCHEME.match(text) is not None
+
+
+@lru_cache(maxsize=1024)
+def is_media_type(text: str) -> bool:
+    """Whether a text is a type and a subtype, with or without parameters."""
+    return _MEDIA_TYPE.fullmatch(text) is not None
+
+
+def text_problem(name: str, value: str) -> str | None:
+    """What is wrong with the text of an attribute, as what follows its name.
+
+    A ``dataschema`` may be relative, which the specification does not allow and writers do.
+    """
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError:  # half of a pair, which JSON may hold as an escape
+            return "cannot be written in UTF-8"
+    if name in ("source", "dataschema") and not is_uri_reference(value):
+        return "is not a URI reference (RFC 3986)"
+    if name == "datacontenttype" and not is_media_type(value):
+        return "is not a media type (RFC 2046), such as application/json"
+    return None
+
+
+def _check_extension(name: str, value: Any) -> None:
+    """DecodeError: an event that was read has no such extension."""
+    if not is_extension_name(name):
+        raise invalid(f"{name[:_MOST_SHOWN]!r} is no name of an extension: lower-case letters and digits are")
+    match value:
+        case str():
+            if problem := text_problem(name, value):
+                raise invalid(f"its {name[:_MOST_SHOWN]} {problem}")
+            return
+        case bool():
+            return
+        case int():
+            if is_integer(value):
+                return
+            kind = "an integer of more than 32 bits"
+        case float():
+            kind = "a number with a fraction or an exponent"
+        case dict():
+            kind = "an object"
+        case _:
+            kind = "an array"
+    raise invalid(f"its {name[:_MOST_SHOWN]} is {kind}: {_ALLOWED}")
+
+
 def invalid(why: str) -> DecodeError:
-    """The error of what says that it is an event; the text quotes nothing of it."""
+    """The error of what says that it is an event; the text names attributes and quotes no value."""
     return DecodeError(f"not a valid CloudEvent: {why}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,13 +16,15 @@ from reactive_kafka.formats.cloudevents import (
     OWN_NAMES,
     PARTITION_KEY,
     REQUIRED,
-    RESERVED,
     SPECVERSION,
     CloudEvent,
     is_event_type,
+    is_extension_name,
+    is_integer,
     is_json,
     parse_time,
     show_time,
+    text_problem,
 )
 from reactive_kafka.formats.cloudevents_read import CONTENT_TYPES, PREFIX, says_event
 from reactive_kafka.formats.encoders import Encoder, pydantic_json
@@ -34,8 +35,6 @@ Mode = Literal["binary", "structured"]
 ENVELOPE_TYPE = b"application/cloudevents+json; charset=UTF-8"
 TEXT_TYPE = "text/plain; charset=utf-8"
 _RAW = (bytes, bytearray, memoryview)
-_EXTENSION = re.compile("[a-z0-9]+")
-_INT32 = range(-(2**31), 2**31)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,7 +144,7 @@ class EventWriter:
         found["datacontenttype"] = found["datacontenttype"] or self._implied(event.data)
         more = {name: one for name, one in given.items() if name not in OWN_NAMES}
         for name, one in {**more, **event.extensions}.items():
-            if name in OWN_NAMES or name in RESERVED or not _EXTENSION.fullmatch(name):
+            if not is_extension_name(name):
                 raise self._refused(f"{name!r} is no name of an extension: lower-case letters and digits are")
             found[name] = one
         for name, one in found.items():
@@ -200,10 +199,8 @@ def _problem(name: str, value: Any) -> str | None:
     """Why an attribute cannot be written, as what follows its name."""
     match value:
         case str():
-            try:
-                value.encode("utf-8")
-            except UnicodeEncodeError:
-                return "cannot be written in UTF-8"
+            if problem := text_problem(name, value):
+                return problem
             if name == "time":
                 try:
                     parse_time(value)
@@ -219,7 +216,7 @@ def _problem(name: str, value: Any) -> str | None:
         case _ if name in OWN_NAMES:
             return "is not a datetime" if name == "time" else "is not a string"
         case int():  # a bool, too
-            return None if value in _INT32 else "is an integer of more than 32 bits"
+            return None if is_integer(value) else "is an integer of more than 32 bits"
         case bytes():
             return None
         case _:

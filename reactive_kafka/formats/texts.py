@@ -61,6 +61,17 @@ class TextSource:
 
         return text
 
+    def remarks(self) -> list[str]:
+        """What is odd about the reader's schema, though it can be used.
+
+        Raises:
+            FormatError: It cannot be used.
+            MissingExtraError: A package is not installed.
+        """
+        schemas = Schemas("")
+        self._reader(schemas)
+        return schemas.remarks
+
     def _reader(self, schemas: Schemas) -> Callable[[Content], object]:
         if self.format == EVENTS:
             return record_decoder(_passed_on, dict[str, Any] | None, EVENTS)
@@ -95,7 +106,8 @@ def text_source(name: str, source: Registered, finds_events: bool) -> TextSource
     """
     loaded = None if source.file is None or name == EVENTS else load_file(name, source.file)
     made = TextSource(name, finds_events, source.file, loaded)
-    made.reader({})
+    for remark in made.remarks():
+        source.schemas.remark(remark)
     return made
 
 

@@ -26,6 +26,7 @@ from reactive_kafka.formats import (
     Schemas,
     encoder_for,
 )
+from reactive_kafka.formats.cloudevents import text_problem
 from reactive_kafka.formats.names import REGISTERED_FORMATS, load_function
 from reactive_kafka.handlers.dependencies.depends import Need
 from reactive_kafka.handlers.matches import BranchSpec, Match
@@ -162,7 +163,25 @@ def outgoing_spec(settings: OutgoingSettings, problems: list[str]) -> OutgoingSp
     who, named = f"channel {settings.name!r}: partitioner", settings.partitioner
     partitioner = None if named is None else tried(who, problems, load_function, named)
     found = cast("Partitioner | None", partitioner)
+    problems += event_problems(settings)
     return OutgoingSpec(settings, encoders[0], encoders[1], found, values if is_used else None)
+
+
+def event_problems(settings: OutgoingSettings) -> list[str]:
+    """What the channel's table gives to events and no event may have."""
+    events = settings.cloud_events
+    if events is None:
+        return []
+    given = (
+        ("source", "source", events.source),
+        ("data_content_type", "datacontenttype", events.data_content_type),
+        ("data_schema", "dataschema", events.data_schema),
+    )
+    return [
+        f"[outgoing.{settings.name}.cloud_events] {key} = {value!r}: it {problem}"
+        for key, attribute, value in given
+        if value is not None and (problem := text_problem(attribute, value))
+    ]
 
 
 def check_ordering(match: Match, settings: IncomingSettings, problems: list[str]) -> None:

@@ -13,7 +13,7 @@ from reactive_kafka.config.secrets import masked
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError, describe
 from reactive_kafka.formats.registered.schemas import Ask, ByGuid, ById, Known, Latest, Schema, Schemas
-from reactive_kafka.observe.events import Observer, SchemaAvailable, SchemaUnavailable
+from reactive_kafka.observe.events import Observer, SchemaAvailable, SchemaNotChecked, SchemaUnavailable
 from reactive_kafka.schemas.answers import NotFound, Refused, RegistryAway
 from reactive_kafka.schemas.memory import MemoryRegistry
 from reactive_kafka.schemas.rest import RestRegistry
@@ -87,6 +87,10 @@ class Registry:
         """Ask, if that is not being done already; nobody waits."""
         if ask not in self._asked:
             self.request(schemas, ask)
+
+    def remark(self, schemas: Schemas, text: str) -> None:
+        """Report what is odd about a schema."""
+        self._observer.on(SchemaNotChecked(channel=schemas.owner, reason=text))
 
     def _left(self, ask: Ask, asked: _Asked, waiter: Future[bool]) -> None:
         """Nobody waits there any more; the last one to leave ends the question."""

@@ -176,6 +176,16 @@ INVALID: list[tuple[bytes, Any, str]] = [
     (b'{"specversion": "1.0", "type": "t", "source": "/s", "data": {"id": 1}}', STRUCTURED, "it has no id"),
     (b"[1]", STRUCTURED, "its envelope is not a JSON object"),
     (b'{"id": 1}', [("ce_specversion", b"0.3"), ("ce_id", b"1")], "its specversion is not 1.0"),
+    (
+        b'{"specversion": "1.0", "id": "1", "type": "t", "source": "/s", "price": 42.42, "data": {"id": 1}}',
+        STRUCTURED,
+        "its price is a number with a fraction or an exponent: a string, a boolean or an integer of 32 bits is allowed",
+    ),
+    (
+        b'{"id": 1}',
+        [("ce_specversion", b"1.0"), ("ce_id", b"1"), ("ce_type", b"t"), ("ce_source", b"my shop")],
+        "its source is not a URI reference (RFC 3986)",
+    ),
 ]
 
 
@@ -275,6 +285,22 @@ def test_what_an_incoming_channel_does_not_take(channel: Any, said: str) -> None
 
 
 # -- out
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("source", "my shop", "is not a URI reference"),
+        ("data_schema", "<a>", "is not a URI reference"),
+        ("data-content-type", "json", "is not a media type"),
+    ],
+)
+async def test_a_table_with_what_no_event_may_have_is_refused_at_the_start(key: str, value: str, said: str) -> None:
+    app = out_app(cloud_events={"type": "t", "source": "/s", key: value})
+    name = key.replace("-", "_")
+    with pytest.raises(ConfigError, match=rf"\[outgoing.invoices.cloud_events\] {name} = '{value}': it {said}"):
+        async with running(app):
+            raise AssertionError("it must not start")
 
 
 @pytest.mark.parametrize("mode", ["binary", "structured"])

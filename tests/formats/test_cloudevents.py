@@ -123,6 +123,8 @@ def changed(**changes: Any) -> dict[str, Any]:
     return {name: value for name, value in envelope.items() if value is not ...}
 
 
+ALLOWED = "a string, a boolean or an integer of 32 bits is allowed"
+OR_MORE = f"exponent: {ALLOWED}"
 INVALID_ENVELOPES = [
     (changed(id=...), "it has no id"),
     (changed(id=""), "it has no id"),
@@ -133,12 +135,41 @@ INVALID_ENVELOPES = [
     (changed(specversion="0.3"), "its specversion is not 1.0"),
     (changed(specversion=1.0), "its specversion is not 1.0"),
     (changed(subject=["x"]), "its subject is not a string"),
+    (changed(source=""), "it has no source"),
+    (changed(source="a secret"), "its source is not a URI reference (RFC 3986)"),
+    (changed(source="/a%2"), "its source is not a URI reference (RFC 3986)"),
+    (changed(source="10.0.0.1:80/a"), "its source is not a URI reference (RFC 3986)"),
+    (changed(source="/a#b#c"), "its source is not a URI reference (RFC 3986)"),
+    (changed(source={"secret": 1}), "its source is not a string"),
+    (changed(id="\ud800"), "its id cannot be written in UTF-8"),
+    (changed(dataschema="{secret}"), "its dataschema is not a URI reference (RFC 3986)"),
+    (changed(datacontenttype="json"), "its datacontenttype is not a media type (RFC 2046), such as application/json"),
+    (changed(datacontenttype="a/b c"), "its datacontenttype is not a media type (RFC 2046), such as application/json"),
+    (changed(datacontenttype=5), "its datacontenttype is not a string"),
+    (changed(price=42.42), f"its price is a number with a fraction or an exponent: {ALLOWED}"),
+    (changed(price=1.0), f"its price is a number with a fraction or an exponent: {ALLOWED}"),
+    (b'{"price": 1e3, ' + json.dumps(ENVELOPE).encode()[1:], f"its price is a number with a fraction or an {OR_MORE}"),
+    (b'{"price": NaN, ' + json.dumps(ENVELOPE).encode()[1:], f"its price is a number with a fraction or an {OR_MORE}"),
+    (changed(order={}), f"its order is an object: {ALLOWED}"),
+    (changed(order={"secret": 1}), f"its order is an object: {ALLOWED}"),
+    (changed(lines=[]), f"its lines is an array: {ALLOWED}"),
+    (changed(lines=["secret"]), f"its lines is an array: {ALLOWED}"),
+    (changed(count=2**31), f"its count is an integer of more than 32 bits: {ALLOWED}"),
+    (changed(count=-(2**31) - 1), f"its count is an integer of more than 32 bits: {ALLOWED}"),
+    (changed(tenant="\ud800"), "its tenant cannot be written in UTF-8"),
+    (changed(Tenant="secret"), "'Tenant' is no name of an extension: lower-case letters and digits are"),
+    (changed(my_tenant=1), "'my_tenant' is no name of an extension: lower-case letters and digits are"),
+    (changed(**{"": 1}), "'' is no name of an extension: lower-case letters and digits are"),
+    (changed(tenänt=1), "'tenänt' is no name of an extension: lower-case letters and digits are"),
     (changed(time="secret"), "its time is no timestamp with a zone"),
     (changed(time="2026-07-01T12:00:00"), "its time is no timestamp with a zone"),
     (changed(time="2026-13-01T12:00:00Z"), "its time is no moment that Python has"),
     (changed(data=1, data_base64="AA=="), "it has both data and data_base64"),
     (changed(data_base64="secret!"), "its data_base64 is not base64"),
     (changed(data_base64=5), "its data_base64 is not base64"),
+    (changed(data_base64="AA"), "its data_base64 is not base64"),
+    (changed(data_base64="A_8="), "its data_base64 is not base64"),
+    (changed(data_base64={}), "its data_base64 is not base64"),
     (b"[]", "its envelope is not a JSON object"),
     (b"", "its envelope is not a JSON object"),
     (b"secret", "its envelope is not a JSON object"),
@@ -194,10 +225,62 @@ def without(name: str) -> tuple[tuple[str, bytes], ...]:
         ((*BINARY, ("ce_time", b"yesterday")), "its time is no timestamp with a zone"),
         ((*BINARY, ("ce_subject", b"\xff")), "its header for subject is not UTF-8"),
         ((*BINARY, ("ce_secret", b"\xff")), "its header for an extension is not UTF-8"),
+        ((*without("ce_id"), ("ce_id", b"")), "it has no id"),
+        ((*without("ce_source"), ("ce_source", b"")), "it has no source"),
+        ((*without("ce_source"), ("ce_source", b"my shop")), "its source is not a URI reference (RFC 3986)"),
+        ((*BINARY, ("ce_dataschema", b"<a>")), "its dataschema is not a URI reference (RFC 3986)"),
+        ((*BINARY, ("content-type", b"json")), "its datacontenttype is not a media type (RFC 2046), such as applicati"),
+        ((*BINARY, ("ce_Tenant", b"a")), "'Tenant' is no name of an extension: lower-case letters and digits are"),
+        (
+            (*BINARY, ("ce_my-tenant", b"a")),
+            "'my-tenant' is no name of an extension: lower-case letters and digits are",
+        ),
+        ((*BINARY, ("ce_", b"a")), "'' is no name of an extension: lower-case letters and digits are"),
+        ((*BINARY, ("ce_data", b"a")), "'data' is no name of an extension: lower-case letters and digits are"),
     ],
 )
 def test_an_invalid_event_in_headers_cannot_be_decoded(headers: Any, said: str) -> None:
-    assert problem(b"{}", headers) == f"not a valid CloudEvent: {said}"
+    assert problem(b"{}", headers).startswith(f"not a valid CloudEvent: {said}")
+    with pytest.raises(DecodeError):
+        event_of(record(b"{}", headers), None)
+
+
+@pytest.mark.parametrize(
+    "attributes",
+    [
+        {"count": 2**31 - 1},
+        {"count": -(2**31)},
+        {"done": False},
+        {"note": ""},
+        {"note": None},
+        {"averylongnameofmorethantwentycharacters": "x"},
+        {"4711": "x"},
+        {"source": "urn:uuid:6e8bc430-9c3a-11d9-9669-0800200c9a66"},
+        {"source": "mailto:shop@example.com"},
+        {"source": "https://[::1]:80/shop?q=%20#part"},
+        {"source": "arn:aws:s3:::bucket"},
+        {"source": "1-555-123-4567"},
+        {"source": "/käse"},
+        {"source": "#"},
+        {"dataschema": "schemas/order.json"},
+        {"dataschema": None},
+        {"datacontenttype": "application/vnd.shop+json; charset=utf-8"},
+        {"datacontenttype": "text/plain;"},
+        {"datacontenttype": ""},
+        {"subject": ""},
+    ],
+)
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+def test_what_the_specification_allows_is_an_event(mode: str, attributes: dict[str, Any]) -> None:
+    envelope = changed(**attributes)
+    if mode == "structured":
+        found = event_of(record(envelope, STRUCTURED), None)
+    else:
+        names = {name: "content-type" if name == "datacontenttype" else f"ce_{name}" for name in envelope}
+        headers = [(names[name], str(value).encode()) for name, value in envelope.items() if value is not None]
+        found = event_of(record(b"{}", tuple(headers)), None)
+    assert found is not None
+    assert found.type == "order"
 
 
 odd_members = (
@@ -476,6 +559,9 @@ NAIVE, BEFORE = datetime(2026, 7, 1), datetime(1, 1, 1, tzinfo=timezone(timedelt
         (CloudEvent({}, **SAID, time=5), "its time is not a datetime"),
         (CloudEvent({}, **SAID, subject=5), "its subject is not a string"),
         (CloudEvent({}, **SAID, id=5), "its id is not a string"),
+        (CloudEvent({}, type="t", source="my shop"), "its source is not a URI reference (RFC 3986)"),
+        (CloudEvent({}, **SAID, dataschema="a b"), "its dataschema is not a URI reference (RFC 3986)"),
+        (CloudEvent({}, **SAID, datacontenttype="json"), "its datacontenttype is not a media type (RFC 2046)"),
         (CloudEvent({}, **SAID, subject="\ud800"), "its subject cannot be written in UTF-8"),
         (
             CloudEvent({}, **SAID, extensions={"Tenant": "a"}),

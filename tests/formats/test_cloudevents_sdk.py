@@ -35,6 +35,13 @@ from reactive_kafka.formats import (
 OWN = ("id", "source", "type", "subject", "dataschema", "datacontenttype", "time")
 # What the specification allows in a string, quotes, percent signs, escapes and every script among it.
 texts = st.text(st.characters(exclude_categories=("Cs", "Cc", "Cn")), min_size=1, max_size=20)
+# The SDK takes any text where the specification has a URI reference; we take what is one.
+references = st.builds(
+    lambda scheme, segments, query: f"{scheme}/{'/'.join(segments)}{query}",
+    st.sampled_from(["", "https://example.com", "urn:shop", "mailto:"]),
+    st.lists(st.text("ab0.-_~!$&'()*+,;=:@ä字", max_size=5) | st.just("%20"), max_size=3),
+    st.sampled_from(["", "?q=%7B1%7D", "#part"]),
+)
 zones = st.builds(timezone, st.integers(-14 * 60, 14 * 60).map(lambda minutes: timedelta(minutes=minutes)))
 times = st.datetimes(datetime(2, 1, 1), datetime(9998, 12, 31), timezones=zones)
 names = st.from_regex("[a-z0-9]{1,20}", fullmatch=True).filter(
@@ -60,8 +67,8 @@ media_types = st.sampled_from(["application/json", "application/vnd.shop.order+j
 @st.composite
 def attribute_sets(draw: st.DrawFn, *, extension: st.SearchStrategy[Any] = texts) -> dict[str, Any]:
     """The attributes of an event, those that it may lack drawn or left out."""
-    found: dict[str, Any] = {"id": draw(texts), "source": draw(texts), "type": draw(texts), "time": draw(times)}
-    found |= draw(st.fixed_dictionaries({}, optional={"subject": texts, "dataschema": texts}))
+    found: dict[str, Any] = {"id": draw(texts), "source": draw(references), "type": draw(texts), "time": draw(times)}
+    found |= draw(st.fixed_dictionaries({}, optional={"subject": texts, "dataschema": references}))
     return found | draw(st.dictionaries(names, extension, max_size=3))
 
 

@@ -257,3 +257,16 @@ def test_a_source_says_whether_its_bytes_are_base64() -> None:
     made = [text_source(name, Registered(Schemas(""), ""), True) for name in ("avro", "protobuf", "json-schema")]
     assert [one.is_binary for one in made] == [True, True, False]
     assert dataclasses.replace(made[0], format="cloudevents").is_binary is False
+
+
+def test_a_pattern_that_cannot_be_checked_is_known_where_the_readers_are_made(tmp_path: Path) -> None:
+    file = tmp_path / "order.json"
+    file.write_text(json.dumps({"properties": {"note": {"pattern": r"^\p{Script=Greek}$", "type": "string"}}}))
+    where = Registered(Schemas("orders"), "orders", file=str(file))
+    made = pickle.loads(pickle.dumps(text_source("json-schema", where, finds_events=False)))
+    (told,) = where.schemas.remarks
+    assert told.startswith(f"{file}: the pattern '^\\p{{Script=Greek}}$' at properties/note/pattern is not checked")
+    read = made.reader({ById(1): Schema("JSON", "{}")})
+    assert read(Parts(head(1) + b'{"note": "tea"}')) == '{"note": "tea"}'
+    with pytest.raises(DecodeError, match="properties/note/type"):
+        read(Parts(head(1) + b'{"note": 7}'))

@@ -205,3 +205,56 @@ async def test_a_record_that_is_none_is_dead_lettered_with_its_bytes(registry: R
         await test.settled()
         letters = test.records("dead-letter-topic-orders")
     assert [letter.value for letter in letters] == bad
+
+
+GREEK = r"^\p{Script=Greek}+$"
+
+
+def not_checked(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [record.getMessage() for record in caplog.records if "is not checked" in record.getMessage()]
+
+
+async def test_a_pattern_that_cannot_be_checked_is_reported_at_the_start_and_refuses_nothing(
+    registry: RegistryServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    file = tmp_path / "order.json"
+    file.write_text(json.dumps({**DOCUMENT, "properties": {"note": {"pattern": GREEK}, "id": {"type": "integer"}}}))
+    app = make_app("json-schema", {"schema": {"file": str(file)}}, {"schema": {"file": str(file)}})
+    seen: list[Any] = []
+
+    @app.incoming("orders")
+    async def handle(order: dict[str, Any]) -> None:
+        seen.append(order)
+
+    emitter = app.emitter("out")
+    async with running(app, registry) as test:
+        why = f"{file}: the pattern '{GREEK}' at properties/note/pattern is not checked: "
+        why += r"\p{Script=Greek} is no general category"
+        assert sorted(not_checked(caplog)) == [f"orders: {why}", f"out: {why}"]
+        await emitter.send({"id": 1, "note": "tea"})
+        with pytest.raises(EncodeError, match="properties/id/type"):
+            await emitter.send({"id": "1", "note": "tea"})
+        (written,) = test.records("out")
+        await test.send("orders", written.value)
+        await test.settled()
+    assert seen == [{"id": 1, "note": "tea"}]
+
+
+async def test_a_pattern_of_a_writers_schema_that_cannot_be_checked_is_reported_once(
+    registry: RegistryServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry.add("orders-value", json.dumps({"properties": {"note": {"pattern": GREEK}}}), "JSON")
+    app = make_app("json-schema", {"failure_strategy": "dead-letter-queue"})
+    seen: list[Any] = []
+
+    @app.incoming("orders")
+    async def handle(order: dict[str, Any]) -> None:
+        seen.append(order)
+
+    async with running(app, registry) as test:
+        for _ in range(3):
+            await test.send("orders", b'\0\0\0\0\1{"note":"tea"}')
+        await test.settled()
+    assert seen == [{"note": "tea"}] * 3
+    (told,) = not_checked(caplog)
+    assert told.startswith(f"orders: schema 1 of the registry: the pattern '{GREEK}' at properties/note/pattern")

@@ -16,7 +16,7 @@ def load_file(name: str, file: str) -> Any:
     if name == "avro":
         from reactive_kafka.formats.registered.avro import loaded as load
     elif name == "json-schema":
-        from reactive_kafka.formats.registered.json_schema import loaded as load
+        from reactive_kafka.formats.registered.json_documents import loaded as load
     else:
         from reactive_kafka.formats.registered.protobuf import loaded as load
     return load(file)

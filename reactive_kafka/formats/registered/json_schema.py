@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from pydantic import TypeAdapter
 from pydantic.errors import PydanticUserError
 from pydantic_core import from_json
 
-from reactive_kafka.errors import DecodeError, EncodeError, MissingExtraError
+from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats.encoders import write_json
 from reactive_kafka.formats.guarding import Decoder, Read, guarded
 from reactive_kafka.formats.models import model_for
 from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.registered.json_check import Check, Compiled
+from reactive_kafka.formats.registered.json_documents import jsonschema_or_why, loaded, why_not
 from reactive_kafka.formats.registered.members import named_models
 from reactive_kafka.formats.registered.plain import is_model, is_struct
 from reactive_kafka.formats.registered.schemas import (
     IdOf,
     Known,
     Latest,
-    Reference,
     Registered,
     Schema,
+    Schemas,
     head,
     head_of,
     keep,
@@ -32,9 +33,6 @@ from reactive_kafka.formats.registered.schemas import (
     not_registered,
 )
 from reactive_kafka.formats.wanted import Wanted
-
-Check = Callable[[Any], str | None]
-"""What is wrong with a document, in words of the schema's; None if nothing is."""
 
 
 def json_schema_decoder(asked: Wanted, source: Registered) -> Decoder:
@@ -103,10 +101,10 @@ def _check_finder(source: Registered, *, is_asked: bool) -> Callable[[bytes], Ch
         FormatError: The reader's schema cannot be read.
         MissingExtraError: There is no jsonschema.
     """
-    _jsonschema()
+    jsonschema_or_why()
     checks: dict[bytes, Check] = source.schemas.cache()
     reader = source.own(loaded)
-    own = None if reader is None else _checked(reader, FormatError, str(source.file))
+    own = None if reader is None else _checked(reader, FormatError, str(source.file), source.schemas)
 
     def check_of(first: bytes) -> Check:
         if (known := checks.get(first)) is not None:
@@ -117,7 +115,8 @@ def _check_finder(source: Registered, *, is_asked: bool) -> Callable[[bytes], Ch
             raise DecodeError(f"{id} is no JSON Schema, but one of {schema.kind}")
         if own is None and not is_asked:
             return keep(checks, first, _fits)
-        return keep(checks, first, own or _checked(schema, DecodeError, f"{id} of the registry"))
+        check = own or _checked(schema, DecodeError, f"{id} of the registry", source.schemas)
+        return keep(checks, first, check)
 
     return check_of
 
@@ -129,11 +128,11 @@ def json_schema_encoder(source: Registered) -> Callable[[object], bytes | None]:
         FormatError: The schema cannot be read.
         MissingExtraError: There is no jsonschema.
     """
-    _jsonschema()
+    jsonschema_or_why()
     schemas = source.schemas
     writers: dict[type, tuple[bytes, Check]] = schemas.cache()
     own = None if source.file is None else loaded(source.file)
-    check_own = None if own is None else _checked(own, FormatError, str(source.file))
+    check_own = None if own is None else _checked(own, FormatError, str(source.file), schemas)
 
     def writer_of(kind: type) -> tuple[bytes, Check]:
         try:
@@ -147,7 +146,7 @@ def json_schema_encoder(source: Registered) -> Callable[[object], bytes | None]:
         if source.register or source.subject != "topic":
             raise not_registered(kind.__name__)
         known: Known = schemas.find(Latest(source.subject_of("")))
-        check = _checked(known.schema, EncodeError, f"schema {known.id} of the registry")
+        check = _checked(known.schema, EncodeError, f"schema {known.id} of the registry", schemas)
         return keep(writers, kind, (head(known.id), check))
 
     def write(value: object) -> bytes | None:
@@ -167,78 +166,23 @@ def _fits(_: Any) -> None:
     """Nothing is left to check."""
 
 
-def _jsonschema() -> Any:
-    try:
-        import jsonschema
-        import jsonschema.validators
-    except ImportError as error:
-        raise MissingExtraError("the format 'json-schema'", "json-schema") from error
-    return jsonschema
-
-
 def _document(text: str) -> Any:
     document = json.loads(text)
     return document if isinstance(document, Mapping) else {}
 
 
-def _checked(schema: Schema, refused: type[Exception], what: str) -> Check:
+def _checked(schema: Schema, refused: type[Exception], what: str, told: Schemas) -> Check:
     """The check of a schema. What it refers to is taken from the registry, and never fetched from elsewhere."""
-    jsonschema = _jsonschema()
-    from referencing import Registry, Resource
-    from referencing.jsonschema import DRAFT202012
-
     try:
-        document = json.loads(schema.text)
-        kind = jsonschema.validators.validator_for(document)
-        kind.check_schema(document)
-        resources = [
-            (name, Resource.from_contents(json.loads(text), default_specification=DRAFT202012))
-            for name, text in schema.texts().items()
-        ]
-        validator = kind(document, registry=Registry().with_resources(resources))
+        compiled = Compiled(schema)
     except Exception as error:  # whatever a library makes of text that is no schema
-        raise refused(f"{what} is no JSON Schema that can be used: {type(error).__name__}") from error
-
-    def check(value: Any) -> str | None:
-        try:
-            wrong = next(iter(validator.iter_errors(value)), None)
-        except Exception as error:  # a reference that leads nowhere, or in a circle
-            return f"{type(error).__name__} while it is checked"
-        return None if wrong is None else "/".join(map(str, wrong.absolute_schema_path))  # the text quotes the value
-
-    return check
-
-
-def loaded(file: str) -> Schema:
-    """The schema of a file; other files beside it that it refers to (``$ref``) go to subjects of their names."""
-    return _with_references(Path(file), ())
-
-
-def _with_references(path: Path, inside: tuple[Path, ...]) -> Schema:
-    if path in inside:
-        raise FormatError(f"{path} refers to itself, by way of {len(inside)} files")
-    try:
-        text = path.read_text()
-        names = sorted(set(_others(json.loads(text))))
-    except OSError as error:
-        raise FormatError(f"{path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
-        raise FormatError(f"{path} is no JSON: {error}") from error
-    references = [Reference(name, name, 0, _with_references(path.parent / name, (*inside, path))) for name in names]
-    return Schema("JSON", text, tuple(references))
-
-
-def _others(document: Any) -> Iterator[str]:
-    """What a document refers to outside of itself."""
-    if isinstance(document, Mapping):
-        named = document.get("$ref")
-        if isinstance(named, str) and not named.startswith("#") and "://" not in named:
-            yield named.partition("#")[0]
-        for inside in document.values():
-            yield from _others(inside)
-    elif isinstance(document, list):
-        for inside in document:
-            yield from _others(inside)
+        raise refused(f"{what} is no JSON Schema that can be used: {why_not(error)}") from error
+    # a file is refused at the start; of the registry's schemas, data may never come by that reference
+    if compiled.nowhere and refused is FormatError:
+        raise refused(f"{what} refers to {compiled.nowhere[0]!r}, which leads nowhere")
+    for pattern, path, why in compiled.unchecked:
+        told.remark(f"{what}: the pattern '{pattern}' at {path} is not checked: {why}")
+    return compiled.check
 
 
 def _of_type(kind: Any) -> Schema:

@@ -154,6 +154,9 @@ class Asker(Protocol):
     def not_ready(self, schemas: Schemas) -> list[str]:
         """What a channel has waited for longer than a moment, and why."""
 
+    def remark(self, schemas: Schemas, text: str) -> None:
+        """Report what is odd about a schema."""
+
 
 class Schemas:
     """What one channel knows of the registry's schemas. ``owner`` is the channel, for people."""
@@ -163,6 +166,8 @@ class Schemas:
         self._answers: dict[Ask, Any] = {}
         self.asker: Asker | None = None
         self._compiled: list[dict[Any, Any]] = []
+        # what was odd about schemas in files, which are read before anybody can be told
+        self.remarks: list[str] = []
 
     def cache(self) -> dict[Any, Any]:
         """A map for what a codec makes of answers; it is emptied when they are void."""
@@ -176,6 +181,16 @@ class Schemas:
         self._answers.clear()
         for made in self._compiled:
             made.clear()
+        if asker is not None:
+            for text in self.remarks:
+                asker.remark(self, text)
+
+    def remark(self, text: str) -> None:
+        """Report what is odd about a schema that can be used: at once, or when the application starts."""
+        if self.asker is not None:
+            self.asker.remark(self, text)
+        elif text not in self.remarks:
+            self.remarks.append(text)
 
     def find(self, ask: Ask) -> Any:
         """The answer, or the error that is one; SchemaMissing: there is none yet."""

@@ -84,6 +84,12 @@ class SchemaAvailable(ChannelEvent):
     away_s: float  # since it was asked first
 
 
+@event("{reason}")
+class SchemaNotChecked(Problem):
+    """A pattern in a JSON Schema cannot be checked, and refuses nothing: it is none of ECMA-262, or Python cannot
+    express it. Reported once for each schema."""
+
+
 @event(apart=("kind", "generation"))
 class Rebalanced(ChannelEvent):
     """*partitions* were assigned, revoked or lost; there may be none."""
