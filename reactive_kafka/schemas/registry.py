@@ -14,7 +14,7 @@ from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError, describe
 from reactive_kafka.formats.registered.schemas import Ask, ByGuid, ById, Known, Latest, Schema, Schemas
 from reactive_kafka.observe.events import Observer, SchemaAvailable, SchemaUnavailable
-from reactive_kafka.schemas.answers import NotFound, Refused, RegistryAway
+from reactive_kafka.schemas.answers import NoGuids, NotFound, Refused, RegistryAway
 from reactive_kafka.schemas.memory import MemoryRegistry
 from reactive_kafka.schemas.rest import RestRegistry
 from reactive_kafka.tasks import Handle, Tasks, log_failure
@@ -69,6 +69,10 @@ class Registry:
         self._tasks = tasks
         self._observer = observer
         self._asked: dict[Ask, _Asked] = {}
+        # A registry without the path of GUIDs. Bytes that look like a GUID differ in each record, so a "no" for one of
+        # them would not spare the next one its three requests.
+        self._no_guids = ""
+        self._no_guids_until = 0.0
 
     def request(self, schemas: Schemas, ask: Ask) -> Future[bool]:
         """True when *schemas* has an answer; False: the application stops."""
@@ -121,6 +125,8 @@ class Registry:
     async def _ask(self, ask: Ask, asked: _Asked) -> tuple[Any, bool]:
         """The answer, and whether that is a refusal, which is the error for records that need it."""
         refused: type[DecodeError] | type[EncodeError] = DecodeError if isinstance(ask, ById | ByGuid) else EncodeError
+        if isinstance(ask, ByGuid) and self._clock.monotonic() < self._no_guids_until:
+            return refused(f"schema registry {self.url}: {ask}: {self._no_guids}"), True
         waits, times = Waits(BACKOFF), 0
         while True:
             least_s = 0.0
@@ -131,6 +137,9 @@ class Registry:
             except NotFound as error:
                 times += 1
                 if times >= CERTAIN:
+                    if isinstance(error, NoGuids):
+                        self._no_guids = str(error)
+                        self._no_guids_until = self._clock.monotonic() + REFUSED_S
                     return refused(f"schema registry {self.url}: {ask}: {error}"), True
                 problem = str(error)
             except RegistryAway as error:
