@@ -46,6 +46,7 @@ class Notes:
         """A property that cannot be what it is."""
         self.problems.append((given.origin, place(given, is_open=is_open), given.problem or why))
 
-    def warn(self, given: Given, why: str) -> None:
-        """A property that says something in vain."""
-        self.warnings[f"{given.origin}: {place(given)}: {why}"] = None
+    def warn(self, given: Given, why: str, *, is_own: bool = False) -> None:
+        """A property that says something in vain. Nothing shows the value of one that is the application's own."""
+        where = given.written if is_own else place(given)
+        self.warnings[f"{given.origin}: {where}: {why}"] = None
