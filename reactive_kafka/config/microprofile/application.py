@@ -17,7 +17,7 @@ from reactive_kafka.config.microprofile.channels import (
     SHARED_IN_OURS,
     Channel,
 )
-from reactive_kafka.config.microprofile.converters import boolean, scalar
+from reactive_kafka.config.microprofile.converters import boolean, scalar, servers
 from reactive_kafka.config.microprofile.incoming import Incoming
 from reactive_kafka.config.microprofile.notes import Notes
 from reactive_kafka.config.microprofile.outgoing import Outgoing
@@ -55,6 +55,7 @@ class Meant:
 
     layer: Layer
     given: Mapping[KeyPath, Given]
+    new_id: str  # part of each value that is another one at each start
 
 
 def meant(sources: Sequence[Source], environ: Mapping[str, str], profiles: Sequence[str], new_id: str) -> Meant:
@@ -70,7 +71,7 @@ def meant(sources: Sequence[Source], environ: Mapping[str, str], profiles: Seque
         problems=tuple(notes.problems),
         warnings=tuple(notes.warnings),
     )
-    return Meant(layer, notes.given)
+    return Meant(layer, notes.given, new_id)
 
 
 def _lines(notes: Notes, path: KeyPath) -> Iterator[int]:
@@ -188,7 +189,10 @@ class _Application:
             given = look(SHARED + name)
             if given is None or (name not in _IN_KAFKA and any(attribute(side, name) for side in SIDES)):
                 continue
-            if name in SHARED_IN_OURS or find(name) or refusal(name):
+            if name in SHARED_IN_OURS:
+                self._notes.set(("kafka", name), servers(given.text), given)
+                self._notes.warn_of_protocols(given, self._values.find(f"{SHARED}security.protocol"))
+            elif find(name) or refusal(name):
                 self._notes.set(("kafka", name), scalar(given.text), given)
             elif self._values.is_referenced(SHARED + name):
                 continue  # a variable of the application's own

@@ -116,6 +116,8 @@ class Channel:
                 self.convert(one.name, one.ours, one.read, shared=one.name not in SHARED_IN_OURS)
         for name in dict.fromkeys(self._others()):
             self._native(name)
+        if (servers := self.find("bootstrap.servers", shared=False)) is not None:
+            self.notes.warn_of_protocols(servers, self.find("security.protocol"))
         self.read_client_id()
         self.read_registry()
         self.read_rules()
@@ -166,7 +168,8 @@ class Channel:
         is_kafkas = known or refusal(inside) or inside == AUTO_COMMIT_INTERVAL.kafka
         if is_kafkas or (prefix and inside == "bootstrap.servers"):
             path = (self.side, self.name, *([NATIVE_TABLES[prefix]] if prefix else []), inside)
-            self.notes.set(path, read.scalar(given.text), given)
+            value = read.servers(given.text) if inside == "bootstrap.servers" else read.scalar(given.text)
+            self.notes.set(path, value, given)
             return
         if self.values.is_referenced(given.name):
             return  # a variable of the application's own

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.config.layers import Leaf, Origin
+from reactive_kafka.config.microprofile.converters import other_protocols
 from reactive_kafka.config.microprofile.values import Given
 from reactive_kafka.config.scan import KeyPath
 from reactive_kafka.config.secrets import MASK, is_secret, may_be_secret, shown
@@ -50,3 +51,10 @@ class Notes:
         """A property that says something in vain. Nothing shows the value of one that is the application's own."""
         where = given.written if is_own else place(given)
         self.warnings[f"{given.origin}: {where}: {why}"] = None
+
+    def warn_of_protocols(self, given: Given, protocol: Given | None) -> None:
+        """Warn of addresses that name another protocol than the one that counts."""
+        counts = protocol.text if protocol is not None else "PLAINTEXT"
+        if others := other_protocols(given.text, counts):
+            why = f"{', '.join(others)} has no effect in an address: security.protocol says it, and is {counts}"
+            self.warn(given, why)

@@ -493,6 +493,49 @@ def test_each_switch_of_smallryes_is_ignored_with_a_warning_that_names_it(name: 
     assert f"application.properties, line 1: {name} = '{value}': " in warning and what in warning
 
 
+ADDRESSES = [
+    ("PLAINTEXT://broker:9092", "broker:9092"),
+    ("plaintext://broker:9092", "broker:9092"),
+    ("SSL://a:1,SASL_SSL://b:2, SASL_PLAINTEXT://c:3", "a:1,b:2,c:3"),
+    ("a:1,,b:2,", "a:1,b:2"),
+    ("PLAINTEXT://[::1]:9092", "[::1]:9092"),
+    ("[2001:db8::1]:9092,PLAINTEXT://b:2", "[2001:db8::1]:9092,b:2"),
+    ("::1:9092", "[::1]:9092"),
+    ("MY_LISTENER://broker:9092", "broker:9092"),
+]
+
+
+@pytest.mark.parametrize(("given", "taken"), ADDRESSES)
+def test_addresses_are_taken_as_kafkas_clients_take_them(given: str, taken: str) -> None:
+    shared = f"kafka.bootstrap.servers={given}\n"
+    assert loaded(shared + reading.channel("incoming", {})).bootstrap_servers == taken
+    assert incoming({}, shared).client["bootstrap_servers"] == taken
+    assert incoming({"bootstrap.servers": given}).client["bootstrap_servers"] == taken
+    connector = f"mp.messaging.connector.smallrye-kafka.bootstrap.servers={given}\n"
+    assert incoming({}, connector).client["bootstrap_servers"] == taken
+    environ = {"KAFKA_BOOTSTRAP_SERVERS": given}
+    assert loaded(reading.channel("incoming", {}), environ).bootstrap_servers == taken
+    letters = incoming({"failure-strategy": "dead-letter-queue", "dead-letter-queue.bootstrap.servers": given})
+    assert letters.dead_letter_queue is not None
+    assert letters.dead_letter_queue.client["bootstrap_servers"] == taken
+
+
+@pytest.mark.parametrize(
+    "given", ["PLAINTEXT://broker", "PLAINTEXT://", "broker:x", "http://user:pass@broker:9092", "a:1 b:2"]
+)
+def test_what_no_client_takes_for_an_address_is_a_problem(given: str) -> None:
+    assert "host:port" in only_problem(f"kafka.bootstrap.servers={given}\n" + reading.channel("incoming", {}))
+
+
+@pytest.mark.parametrize("place", ["kafka.", reading.PREFIX["incoming"]])
+def test_a_protocol_in_an_address_that_is_not_the_one_that_counts_is_a_warning(place: str) -> None:
+    text = f"{place}bootstrap.servers=SSL://broker:9092,PLAINTEXT://b:1\n" + reading.channel("incoming", {})
+    (warning,) = loaded(text).warnings
+    assert "SSL has no effect in an address: security.protocol says it, and is PLAINTEXT" in warning
+    ssl = f"{place}security.protocol=SSL\n{place}bootstrap.servers=SSL://broker:9092\n"
+    assert loaded(ssl + reading.channel("incoming", {})).warnings == ()
+
+
 CLIENT_OF = {"incoming": "consumer", "outgoing": "producer"}
 OTHER = {"incoming": "outgoing", "outgoing": "incoming"}
 OF_THE_OTHER_SIDE = [
