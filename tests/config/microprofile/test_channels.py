@@ -664,6 +664,23 @@ mp.messaging.outgoing.other.basic.auth.user.info=canary
 """
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"mp.messaging.a\n\u001b[31mb=x",
+        r"kafka.a\n\u001b[31mb=x",
+        r"smallrye.messaging.a\n\u001b[31mb=x",
+        r"mp.messaging.connector.a\n\u001b[31mb.c=x",
+        r"mp.messaging.incoming.a\n\u001b[31mb.topic=x",
+        r"mp.messaging.outgoing.out.topic=t" "\n" r"mp.messaging.outgoing.out.group.id=a\n\u001b[31mb",
+    ],
+)
+def test_a_warning_is_one_line_that_a_terminal_can_show(line: str) -> None:
+    (warning,) = loaded(f"{line}\nmp.messaging.incoming.orders.group.id=g\n").warnings
+    assert warning.isprintable()
+    assert r"a\n\x1b[31mb" in warning
+
+
 def test_no_warning_shows_a_secret() -> None:
     text = "mp.messaging.mine.pw=canary\nkafka.mine.pw=canary\nmp.messaging.incoming.orders.group.id=g\n"
     warnings = loaded(text).warnings
