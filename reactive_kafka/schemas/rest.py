@@ -182,14 +182,14 @@ def _fetch(
     except urllib.error.HTTPError as error:
         response = error
     with response:
-        data = b""
+        data = bytearray()  # bytes would be copied with each piece
         while piece := response.read1(65536) if hasattr(response, "read1") else response.read():
             data += piece
             if time.monotonic() > deadline:
                 raise TimeoutError
             if len(data) > MOST_BYTES:
                 raise Refused(f"its answer is longer than {MOST_BYTES} bytes")
-        return response.status, data, dict(response.headers.items())
+        return response.status, bytes(data), dict(response.headers.items())
 
 
 def _headers(settings: SchemaRegistrySettings) -> dict[str, str]:

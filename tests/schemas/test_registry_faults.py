@@ -320,9 +320,9 @@ async def test_a_schema_that_cannot_be_used_here_makes_the_record_unreadable(
     @app.incoming("orders")
     async def handle(order: dict[str, int]) -> None: ...
 
-    async with running(app, registry) as test:
+    async with running(app, registry, timeout="30s") as test:
         await test.send("orders", record(0))
-        await test.settled()
+        await test.settled(timeout=40)
         (letter,) = test.records("dead-letter-topic-orders")
     assert reason.encode() in (dict(letter.headers)["dead-letter-reason"] or b"")
 
