@@ -53,7 +53,7 @@ class App(Declarations):
         dependency_overrides: A factory -> what is called in its place, from the next start on.
 
     Args:
-        config: A path (TOML, YAML, JSON, a Quarkus ``application.properties``) or several, of which later ones win
+        config: A path (TOML, YAML, JSON, a file of Quarkus) or several, of which later ones win
             key by key; nested tables; or None: ``$REACTIVE_KAFKA_CONFIG``, else ``./reactive-kafka.toml``. It is read
             at start-up, not now.
         observer: ``on(event)`` of it is called with each event (:mod:`reactive_kafka.events`), on the event loop.

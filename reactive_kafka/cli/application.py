@@ -122,7 +122,10 @@ def run(
 @click.command(name="check")
 @click.argument("target", metavar="[MODULE:APP]", required=False)
 @options.app_config
-@options.properties("Print the TOML that an application.properties means, instead. Exits with 2 if it has a problem.")
+@options.properties(
+    "Print the TOML that a file of Quarkus means (application.properties, application.yaml), instead. Exits with 2 if"
+    " it has a problem."
+)
 @options.app_dir
 @click.option("--strict", is_flag=True, help="Exit with 2 for warnings, too.")
 def check(

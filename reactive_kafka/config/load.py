@@ -120,13 +120,13 @@ def read_settings(
 
 
 def toml_of_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[str, tuple[str, ...]]:
-    """The TOML that an ``application.properties`` means, and the warnings in it; a ConfigError has all problems."""
-    from reactive_kafka.config.microprofile.files import read_properties
+    """The TOML that a file of Quarkus means, and the warnings in it; a ConfigError has all problems."""
+    from reactive_kafka.config.microprofile.files import read_quarkus
     from reactive_kafka.config.microprofile.toml_text import toml_of
 
     outside = {name: value for name, value in environ.items() if not name.upper().startswith(PREFIX)}  # is of no file
     warnings = read_settings(path, environ=outside).checked().warnings
-    meant, profiles = read_properties(path, outside)
+    meant, profiles = read_quarkus(path, outside)
     return toml_of(meant, f"What {path} means, profile {', '.join(profiles)}.", warnings), warnings
 
 

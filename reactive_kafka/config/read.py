@@ -29,11 +29,16 @@ MAX_FILE_BYTES = 1_048_576
 MAX_SECRET_BYTES = 65_536
 FILE_VARIABLE = "REACTIVE_KAFKA_CONFIG"
 PROPERTIES = ".properties"
+YAML = (".yaml", ".yml")
 _PLACE = re.compile(r" \(at line (\d+), column (\d+)\)\Z")
 _TWICE = r'a backslash begins an escape: write two of them, as in "C:\\Users"'
 _LONG_NUMBER = re.compile(r"[0-9][0-9_]{4299,}")  # more digits than Python converts
 
 
+_TABLE_OF_QUARKUS = re.compile(
+    r"""^(?:(["']?)(?:mp|quarkus|smallrye)(?:\.[^\n]*?)?\1|(["'])%[^\n]*?\2)[ \t]*:(?=\s|\Z)""", re.MULTILINE
+)
+_TABLE_OF_OURS = re.compile(r"""^(["']?)(?:incoming|outgoing)\1[ \t]*:(?=\s|\Z)""", re.MULTILINE)
 _LIKE_SERVERS = re.compile(r"[\w.-]+:\d+(,[\w.-]+:\d+)*")
 
 
@@ -44,12 +49,21 @@ def read_file(path: Path, environ: Mapping[str, str]) -> Layer:
         ConfigError: It is not there, or cannot be read as what it should be.
         MissingExtraError: It is YAML, and there is no PyYAML.
     """
-    if path.suffix.lower() == PROPERTIES:
-        from reactive_kafka.config.microprofile.files import read_properties
+    if is_of_quarkus(path):
+        from reactive_kafka.config.microprofile.files import read_quarkus
 
-        return read_properties(path, environ)[0].layer
+        return read_quarkus(path, environ)[0].layer
     data, lines = read_tables(path, "[kafka]", others=(PROPERTIES,))
     return of_mapping(str(path), data, lambda key_path: line_of(lines, key_path))
+
+
+def is_of_quarkus(path: Path) -> bool:
+    """Whether a file is Quarkus's: properties, or YAML with tables of Quarkus and none of our channels at the top."""
+    suffix = path.suffix.lower()
+    if suffix not in YAML:
+        return suffix == PROPERTIES
+    text = text_of(path)
+    return _TABLE_OF_QUARKUS.search(text) is not None and _TABLE_OF_OURS.search(text) is None
 
 
 def read_tables(path: Path, example: str, *, others: tuple[str, ...] = ()) -> tuple[Mapping[str, Any], Lines]:
@@ -124,7 +138,7 @@ def _refuse_depth(source: str, line: int | None) -> None:
         raise ConfigError(f"{source}, line {line}: nested too deeply: at most {MOST_DEPTH} levels are read")
 
 
-_PARSERS = {".toml": _parse_toml, ".yaml": parse_yaml, ".yml": parse_yaml, ".json": _parse_json}
+_PARSERS = {".toml": _parse_toml, **dict.fromkeys(YAML, parse_yaml), ".json": _parse_json}
 
 
 def unreadable(path: str, *, is_folder: bool = False) -> str | None:

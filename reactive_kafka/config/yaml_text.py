@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from reactive_kafka.config.scan import MOST_DEPTH, KeyPath, Lines, hinted
@@ -25,14 +27,8 @@ def parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
         ConfigError: It is not YAML, has a value that its own tag forbids, or is nested or expands too far.
         MissingExtraError: There is no PyYAML.
     """
-    try:
-        import yaml
-    except ImportError:
-        raise MissingExtraError(f"the YAML file {source}", "yaml") from None
-    loader = None
-    try:
-        loader = yaml.SafeLoader(text)
-        root = _composed(source, loader)
+    with _loader_of(source, text) as loader:
+        root = _composed(source, loader, loader.get_single_node)
         if root is None:
             return {}, {}
         nodes = _Nodes(source, loader)
@@ -40,6 +36,44 @@ def parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
         nodes.check_values()
         lines = yaml_lines(root)
         return loader.construct_document(root), lines
+
+
+def yaml_documents(source: str, text: str) -> list[Any]:
+    """PyYAML's node trees of all documents of a text, with the merges (``<<``) done; no value is made.
+
+    Raises as :func:`parse_yaml`. A key that stands twice in one table is a ConfigError, too.
+    """
+
+    def all_documents() -> list[Any]:
+        found = []
+        while loader.check_node():
+            found.append(loader.get_node())
+        return found
+
+    with _loader_of(source, text) as loader:
+        roots: list[Any] = _composed(source, loader, all_documents)
+        nodes = _Nodes(source, loader)
+        size = 0
+        for root in roots:
+            size += nodes.measure(root, 1)
+            if size > MOST_NODES:
+                line = root.start_mark.line + 1
+                raise ConfigError(f"{source}, line {line}: more than {MOST_NODES} keys and values, with its aliases")
+        nodes.merge()
+        return roots
+
+
+@contextmanager
+def _loader_of(source: str, text: str) -> Iterator[Any]:
+    """A loader of PyYAML's, whose errors are ours within this context."""
+    try:
+        import yaml
+    except ImportError:
+        raise MissingExtraError(f"the YAML file {source}", "yaml") from None
+    loader = None
+    try:
+        loader = yaml.SafeLoader(text)
+        yield loader
     except yaml.MarkedYAMLError as error:
         # The error's own text quotes the line, which may hold a secret, as may the name of an alias or a tag.
         quotes = isinstance(error, yaml.composer.ComposerError | yaml.constructor.ConstructorError)
@@ -55,8 +89,8 @@ def parse_yaml(source: str, text: str) -> tuple[Any, Lines]:
             loader.dispose()
 
 
-def _composed(source: str, loader: Any) -> Any:
-    """The tree of the file's nodes; None for an empty one, and a ConfigError where there are too many."""
+def _composed(source: str, loader: Any, read: Callable[[], Any]) -> Any:
+    """What *read* makes of the file's nodes; a ConfigError where there are too many."""
     count, compose = itertools.count(1), loader.compose_node
 
     def counted(parent: Any, index: Any) -> Any:
@@ -66,7 +100,7 @@ def _composed(source: str, loader: Any) -> Any:
 
     loader.compose_node = counted
     try:
-        return loader.get_single_node()
+        return read()
     except ConfigError:
         raise
     except (ValueError, OverflowError):  # PyYAML reads the numbers of escapes and directives without a look
@@ -97,6 +131,7 @@ class _Nodes:
         self._loader = loader
         self._sizes: dict[int, int] = {}  # id of a node -> the nodes that it stands for; 0: being measured
         self._scalars: list[Any] = []
+        self._mappings: list[Any] = []
 
     def measure(self, node: Any, depth: int) -> int:
         """How many nodes *node* stands for; a ConfigError if that is too many, too deep, or without an end."""
@@ -111,6 +146,8 @@ class _Nodes:
         size = 1
         if node.id == "scalar" or _kind(node) in _SCALARS:
             self._scalars.append(node)
+        if node.id == "mapping":
+            self._mappings.append(node)
         if node.id != "scalar":
             for part in node.value:
                 for one in part if node.id == "mapping" else (part,):
@@ -119,6 +156,19 @@ class _Nodes:
             raise self._problem(node, f"more than {MOST_NODES} keys and values, with its aliases expanded")
         self._sizes[id(node)] = size
         return size
+
+    def merge(self) -> None:
+        """Put what a key ``<<`` names into its table, whose own keys win."""
+        for node in self._mappings:
+            lines: dict[str, int] = {}
+            for key, _ in node.value:
+                if key.id != "scalar":
+                    continue
+                if key.value in lines:
+                    raise self._problem(key, f"{key.value} stands in line {lines[key.value]} too")
+                lines[key.value] = key.start_mark.line + 1
+        for node in self._mappings:
+            self._loader.flatten_mapping(node)
 
     def check_values(self) -> None:
         """Make each plain value; a ConfigError for one that its tag forbids. The loader keeps those that are made."""

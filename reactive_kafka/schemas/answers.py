@@ -1,5 +1,9 @@
 """What the answers of a schema registry mean: an answer, a refusal, or that it cannot be used now. Pure.
 
+A registry that says that it does not know something is not away: waiting for it would block a partition for ever. But
+only a registry can say that. A page of a proxy, or of an ingress whose backend restarts, says nothing about a schema.
+The errors of a registry are JSON with an integer ``error_code``, so that is how the two are told apart.
+
 Source: the REST API of Confluent's Schema Registry, whose errors have a code of five digits beside the HTTP status.
 """
 
@@ -7,11 +11,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from enum import Enum
 from typing import Any
 
 from reactive_kafka.errors import escaped
 
-SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND = 40401, 40402, 40403
 MOST_TEXT = 500
 """Characters of the registry's own words in an error."""
 
@@ -31,28 +35,93 @@ class NotFound(Exception):
     """It has no such schema, subject or version (yet)."""
 
 
+class NoGuids(NotFound):
+    """It cannot look up any schema by its GUID: that path is younger than many registries."""
+
+
 class Refused(Exception):
-    """It takes no such schema."""
+    """It takes no such schema, or no such question."""
 
 
-def answer_of(status: int, body: bytes, headers: Mapping[str, str], *, writes: bool) -> Any:
-    """The JSON of an answer; raises what else it means."""
+class Meaning(Enum):
+    """What a status means for the record that needs the answer."""
+
+    ANSWER = "the record goes on"
+    AWAY = "the record waits: the registry may recover"
+    NOT_ALLOWED = "the record waits: an operator may mend credentials or rights"
+    NOT_FOUND = "the record is nacked once the registry has repeated it"
+    REFUSED = "the record is nacked"
+
+
+MEANINGS: dict[int, Meaning] = {
+    200: Meaning.ANSWER,
+    401: Meaning.NOT_ALLOWED,
+    403: Meaning.NOT_ALLOWED,
+    404: Meaning.NOT_FOUND,
+    407: Meaning.NOT_ALLOWED,
+    408: Meaning.AWAY,
+    425: Meaning.AWAY,
+    429: Meaning.AWAY,
+}
+"""The statuses that are not like their neighbours: other 4xx refuse the question, and all others mean away."""
+
+ABOUT_CONTENT = frozenset({409, 422})
+"""Whoever answers these has looked into the schema that was posted. No proxy does."""
+
+
+def meaning_of(status: int, *, is_registry: bool, by_guid: bool = False) -> Meaning:
+    """What a status means.
+
+    Args:
+        is_registry: The answer is the JSON of a registry's error, and no page of something before it.
+        by_guid: A GUID was asked for. Registries that do not have that path answer in any form.
+    """
+    default = Meaning.REFUSED if 400 <= status < 500 else Meaning.AWAY
+    meaning = MEANINGS.get(status, default)
+    if is_registry:
+        return meaning
+    if meaning is Meaning.REFUSED and status not in ABOUT_CONTENT:
+        return Meaning.AWAY
+    if meaning is Meaning.NOT_FOUND and not by_guid:
+        return Meaning.AWAY
+    return meaning
+
+
+def answer_of(status: int, body: bytes, headers: Mapping[str, str], *, by_guid: bool = False) -> Any:
+    """The JSON of an answer, a dict.
+
+    Raises:
+        NotFound, NoGuids, Refused: the registry says so.
+        RegistryAway: anything else.
+    """
     found = _json(body)
-    if status == 200:
+    said = found if isinstance(found, dict) else {}
+    code = said.get("error_code")
+    text = _shown(said.get("message"))
+    meaning = meaning_of(status, is_registry=type(code) is int, by_guid=by_guid)
+    if meaning is Meaning.ANSWER:
         if not isinstance(found, dict):
             raise RegistryAway("its answer is not the JSON of a schema registry")
         return found
-    said = found if isinstance(found, dict) else {}
-    code, text = said.get("error_code"), _shown(said.get("message"))
-    if status == 404 and code in (SUBJECT_NOT_FOUND, VERSION_NOT_FOUND, SCHEMA_NOT_FOUND):
+    if meaning is Meaning.NOT_FOUND:
+        if by_guid and not _names_what_is_missing(code):
+            raise NoGuids(f"{status}: it does not look up schemas by GUID" + (f": {text}" if text else ""))
         raise NotFound(f"{status}: {text or 'not found'}")
-    if writes and status in (409, 422):
-        raise Refused(f"{status}: {text or ('incompatible' if status == 409 else 'no valid schema')}")
-    raise RegistryAway(f"{status}: {_meaning(status, text)}", _wait_s(headers) if status in (429, 503) else 0.0)
+    if meaning is Meaning.REFUSED:
+        raise Refused(f"{status}: {text or _REFUSALS.get(status, 'it refuses this request')}")
+    raise RegistryAway(f"{status}: {_why_away(status, meaning, text)}", _wait_s(headers) if status in (429, 503) else 0)
 
 
-def _meaning(status: int, text: str) -> str:
-    if status in (401, 403):
+_REFUSALS = {409: "incompatible", 422: "no valid schema"}
+
+
+def _names_what_is_missing(code: object) -> bool:
+    """True for 40401, 40402, 40403 and their like; 404 alone is about the path."""
+    return isinstance(code, int) and 40400 < code < 40500
+
+
+def _why_away(status: int, meaning: Meaning, text: str) -> str:
+    if meaning is Meaning.NOT_ALLOWED:
         return "it refuses these credentials" + (f": {text}" if text else "")
     if status == 404:
         return "no schema registry answers at this path"

@@ -14,7 +14,7 @@ from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError, describe
 from reactive_kafka.formats.registered.schemas import Ask, ByGuid, ById, Known, Latest, Schema, Schemas
 from reactive_kafka.observe.events import Observer, SchemaAvailable, SchemaNotChecked, SchemaUnavailable
-from reactive_kafka.schemas.answers import NotFound, Refused, RegistryAway
+from reactive_kafka.schemas.answers import NoGuids, NotFound, Refused, RegistryAway
 from reactive_kafka.schemas.memory import MemoryRegistry
 from reactive_kafka.schemas.rest import RestRegistry
 from reactive_kafka.tasks import Handle, Tasks, log_failure
@@ -69,6 +69,10 @@ class Registry:
         self._tasks = tasks
         self._observer = observer
         self._asked: dict[Ask, _Asked] = {}
+        # Why the registry looks up no GUIDs, if it has said so within REFUSED_S. Bytes that look like a GUID differ in
+        # each record, so a "no" for one of them would not spare the next one its three requests.
+        self._no_guids = ""
+        self._without_guids: dict[int, Schemas] = {}  # by their id: those that have got this answer
 
     def request(self, schemas: Schemas, ask: Ask) -> Future[bool]:
         """True when *schemas* has an answer; False: the application stops."""
@@ -111,7 +115,9 @@ class Registry:
             self._observer.on(SchemaAvailable(channel=name, url=self.url, asked=str(ask), away_s=away_s))
         for schemas in {id(one): one for one in asked.waiting.values()}.values():
             schemas.answered(ask, answer)
-            if is_refusal:
+            if is_refusal and isinstance(ask, ByGuid) and self._no_guids:
+                self._without_guids[id(schemas)] = schemas  # one timer for all, for each record may have another GUID
+            elif is_refusal:
                 asyncio.get_running_loop().call_later(REFUSED_S, schemas.forget, ask)
         self._end(ask, asked, True)
 
@@ -125,6 +131,8 @@ class Registry:
     async def _ask(self, ask: Ask, asked: _Asked) -> tuple[Any, bool]:
         """The answer, and whether that is a refusal, which is the error for records that need it."""
         refused: type[DecodeError] | type[EncodeError] = DecodeError if isinstance(ask, ById | ByGuid) else EncodeError
+        if isinstance(ask, ByGuid) and self._no_guids:
+            return refused(f"schema registry {self.url}: {ask}: {self._no_guids}"), True
         waits, times = Waits(BACKOFF), 0
         while True:
             least_s = 0.0
@@ -135,6 +143,9 @@ class Registry:
             except NotFound as error:
                 times += 1
                 if times >= CERTAIN:
+                    if isinstance(error, NoGuids) and not self._no_guids:
+                        self._no_guids = str(error)
+                        asyncio.get_running_loop().call_later(REFUSED_S, self._ask_for_guids_again)
                     return refused(f"schema registry {self.url}: {ask}: {error}"), True
                 problem = str(error)
             except RegistryAway as error:
@@ -143,6 +154,12 @@ class Registry:
                 problem = describe(error)
             self._tell(ask, asked, problem)
             await asyncio.sleep(max(least_s, waits.next_s()))
+
+    def _ask_for_guids_again(self) -> None:
+        self._no_guids = ""
+        for schemas in self._without_guids.values():
+            schemas.forget_guids()
+        self._without_guids.clear()
 
     def _tell(self, ask: Ask, asked: _Asked, problem: str) -> None:
         """Tell each channel that waits, once for each reason."""

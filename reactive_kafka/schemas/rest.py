@@ -24,10 +24,10 @@ from anyio import CapacityLimiter, to_thread
 
 from reactive_kafka.config.secrets import revealed
 from reactive_kafka.config.tables import SchemaRegistrySettings
-from reactive_kafka.errors import ConfigError, text_of
+from reactive_kafka.errors import ConfigError, escaped, text_of
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.registered.schemas import Known, Reference, Schema, SchemaKind
-from reactive_kafka.schemas.answers import Refused, RegistryAway, answer_of
+from reactive_kafka.schemas.answers import MOST_TEXT, Refused, RegistryAway, answer_of
 
 ACCEPT = "application/vnd.schemaregistry.v1+json, application/json"
 MOST_BYTES = 16 * 1024 * 1024
@@ -49,6 +49,8 @@ class RestRegistry:
         handlers = [] if context is None else [urllib.request.HTTPSHandler(context=context)]
         self._opener = urllib.request.build_opener(*handlers)
         self._limiter: CapacityLimiter | None = None
+        # Once it has found a GUID it has that path. A page that says 404 is not its own from then on.
+        self._has_guids = False
 
     async def schema(self, id: int) -> Schema:
         path = f"/schemas/ids/{id}"
@@ -56,7 +58,9 @@ class RestRegistry:
 
     async def by_guid(self, guid: str) -> Schema:
         path = f"/schemas/guids/{guid}"
-        return await self._whole(await self._get(path), path)
+        found = await self._ask(path, None, by_guid=not self._has_guids)
+        self._has_guids = True
+        return await self._whole(found, path)
 
     async def latest(self, subject: str) -> Known:
         path = f"/subjects/{quote(subject, safe='')}/versions/latest"
@@ -90,15 +94,17 @@ class RestRegistry:
 
         async def whole(found: Any, path: str) -> Schema:
             text, kind = found.get("schema"), found.get("schemaType") or "AVRO"
-            if not isinstance(text, str) or kind not in get_args(SchemaKind):
+            if not isinstance(text, str) or not isinstance(kind, str):
                 raise RegistryAway("its answer is not the JSON of a schema registry")
+            if kind not in get_args(SchemaKind):
+                raise Refused(f"a schema of type {escaped(kind[:MOST_TEXT])!r} cannot be read here")
             references = []
             for one in found.get("references") or ():
                 name, subject, version = (one.get(key) for key in ("name", "subject", "version"))
                 at = (str(subject), int(version))
                 if at not in fetched:
                     if len(fetched) >= MOST_REFERENCES:
-                        raise RegistryAway(f"a schema refers to more than {MOST_REFERENCES} others")
+                        raise Refused(f"a schema refers to more than {MOST_REFERENCES} others")
                     fetched[at] = Schema("AVRO", "")  # a circle ends here
                     there = f"/subjects/{quote(at[0], safe='')}/versions/{at[1]}"
                     fetched[at] = await whole(await self._get(there), there)
@@ -131,13 +137,13 @@ class RestRegistry:
     async def _post(self, path: str, body: dict[str, Any]) -> Any:
         return await self._ask(path, json.dumps(body).encode())
 
-    async def _ask(self, path: str, body: bytes | None) -> Any:
+    async def _ask(self, path: str, body: bytes | None, *, by_guid: bool = False) -> Any:
         """The answer of the first URL that can be used; else why the last one cannot."""
         away = RegistryAway("it has no URL")
         for url in self._urls:
             try:
                 status, data, headers = await self._once(url + path, body)
-                answer = answer_of(status, data, headers, writes=body is not None)
+                answer = answer_of(status, data, headers, by_guid=by_guid)
             except RegistryAway as error:
                 away = error
                 continue
@@ -176,14 +182,14 @@ def _fetch(
     except urllib.error.HTTPError as error:
         response = error
     with response:
-        data = b""
+        data = bytearray()  # bytes would be copied with each piece
         while piece := response.read1(65536) if hasattr(response, "read1") else response.read():
             data += piece
             if time.monotonic() > deadline:
                 raise TimeoutError
             if len(data) > MOST_BYTES:
-                raise ValueError(f"its answer is longer than {MOST_BYTES} bytes")
-        return response.status, data, dict(response.headers.items())
+                raise Refused(f"its answer is longer than {MOST_BYTES} bytes")
+        return response.status, bytes(data), dict(response.headers.items())
 
 
 def _headers(settings: SchemaRegistrySettings) -> dict[str, str]:

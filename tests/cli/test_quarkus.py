@@ -31,6 +31,25 @@ mp.messaging.incoming.orders.ordered=key
 mp.messaging.outgoing.invoices.connector=smallrye-kafka
 """
 
+YAML = """\
+kafka.bootstrap.servers: kafka:9092
+quarkus:
+  application:
+    name: shop
+mp:
+  messaging:
+    incoming:
+      orders:
+        connector: smallrye-kafka
+        topic: shop-orders
+        ordered: key
+    outgoing:
+      invoices:
+        connector: smallrye-kafka
+"%dev":
+  mp.messaging.incoming.orders.topic: dev-orders
+"""
+
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
@@ -53,6 +72,17 @@ def test_later_files_win_key_by_key(folder: Path) -> None:
     assert "configuration  application.properties, more.toml" in ended.out
     assert "  concurrency = 3\n" in ended.out
     assert "  ordering = key\n" in ended.out
+
+
+def test_the_yaml_of_quarkus_is_read_as_its_properties_are(folder: Path) -> None:
+    ended = cli("check", "--from-quarkus", "application.properties", cwd=folder)
+    (folder / "application.yaml").write_text(YAML)
+    as_yaml = cli("check", "--from-quarkus", "application.yaml", cwd=folder)
+    assert (as_yaml.code, as_yaml.err) == (0, "")
+    assert as_yaml.out == ended.out.replace("application.properties", "application.yaml")
+    served = cli("check", "shop:app", "--config", "application.yaml", cwd=folder)
+    assert (served.code, served.err) == (0, "")
+    assert "incoming orders: topic shop-orders, group shop" in served.out
 
 
 def test_what_is_printed_is_a_configuration_that_says_the_same(folder: Path) -> None:

@@ -128,7 +128,7 @@ F14 | odd timestamps | no crash
 F15 | one offset delivered twice | handled once
 F16 | one key or partition gets nearly everything | the others are not starved
 F17 | the schema registry is away, slow, wrong, or refuses | records wait, not begun; not ready, with the reason
-F18 | a schema that the registry does not have | once certain, the record cannot be decoded; later ones are asked for
+F18 | a schema that the registry lacks or refuses | once certain, the record cannot be decoded; later ones are asked for
 G1 | a crash at each step of writing | the old state or the new one
 G2 | the disk is full | no commit beyond it, not ready; heals
 G3 | the disk is read-only, or broken | as G2

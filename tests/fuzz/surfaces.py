@@ -36,6 +36,7 @@ KEYS = tuple(sorted({name for section in (*keys.PLAIN_SECTIONS.values(), *keys.C
 ATTRIBUTES_AND_PROPERTIES = tuple(
     sorted({*names_of("incoming"), *names_of("outgoing"), *(prop.kafka for prop in PROPERTIES)})
 )
+QUARKUS_YAML = ".quarkus.yaml"
 TOKENS = {
     ".toml": (b"[[", b"]]\n", b"[a.b]\n", b"= ", b"'''", b'"""', b"a." * 30, b"{a=", b"1979-05-27", b"\n",
               b"0x" + b"f" * 5000),
@@ -47,6 +48,8 @@ TOKENS = {
     ".json": (b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\u0000", b"\\ud800", b"NaN", b"1e999", b"-", b"null"),
     ".properties": (b"\\", b"\\\n ", b"=", b":", b"${", b"}", b"${a:", b"\\u00", b"\\ud800", b'"', b"%dev.", b"%prod.",
                     b"\n", b"\r", b"#", b"::", b"$$", b"\f"),
+    QUARKUS_YAML: (b"mp:\n ", b"quarkus: ", b'"%dev":\n ', b"~: ", b"&a ", b"*a", b"<<: *a\n", b"---\n", b"\n  ",
+                   b"? ", b"{", b"[", b"]", b"}", b"- ", b"!!int ", b"${", b"|\n", b'"\\U00110000"'),
 }  # fmt: skip
 
 
@@ -58,7 +61,12 @@ def configuration() -> Iterator[Target]:
         def check(draw: Random) -> None:
             suffix = draw.choice(tuple(TOKENS))
             file = Path(folder, f"a{suffix}")
-            text = _properties(draw) if suffix == ".properties" else _written(_tables(draw), suffix)
+            if suffix == ".properties":
+                text = _properties(draw)
+            elif suffix == QUARKUS_YAML:
+                text = _quarkus_yaml(draw)
+            else:
+                text = _written(_tables(draw), suffix)
             data = text.encode("utf-8", "surrogatepass")
             file.write_bytes(data if draw.random() < 0.4 else inputs.mutated(draw, data, TOKENS[suffix]))
             try:
@@ -70,7 +78,7 @@ def configuration() -> Iterator[Target]:
                 assert str(error).count("\n") == len(error.problems)
             else:
                 json.dumps(dump(settings))
-                if suffix == ".properties":
+                if suffix in (".properties", QUARKUS_YAML):
                     with suppress(ConfigError):  # without the environment it may not be one
                         tomllib.loads(toml_of_quarkus(file, {})[0])
                 assert all("\n" not in warning for warning in settings.warnings)
@@ -86,6 +94,18 @@ def _properties(draw: Random) -> str:
     for _ in range(draw.randrange(8)):
         value = draw.choice(("true", "earliest", "5", "a,b", "${a:b}", "${kafka.group.id}", inputs.text(draw)))
         lines.append(f"{draw.choice(starts)}{inputs.name(draw, ATTRIBUTES_AND_PROPERTIES)}={value}")
+    return "\n".join(lines)
+
+
+def _quarkus_yaml(draw: Random) -> str:
+    """The same as YAML, in one table or in several."""
+    lines = []
+    for line in _properties(draw).split("\n"):
+        name, _, value = line.partition("=")
+        table, _, key = name.rpartition(".")
+        shape = draw.choice(("{name}: {value}", "{table}: {{{key}: {value}}}", "---\n{name}: [{value}, 1]"))
+        parts = {"name": name, "table": table, "key": key, "value": value}
+        lines.append(shape.format(**{part: json.dumps(text) for part, text in parts.items()}))
     return "\n".join(lines)
 
 

@@ -28,6 +28,8 @@ class RegistryServer:
         requests: Method and path of what was asked, in order.
         authorizations: The header of each.
         compatible: False: a subject that has a schema takes no other one.
+        guids: False: it has no path for GUIDs, as older registries.
+        body: What comes with the status of a fault: a registry's error by default.
     """
 
     def __init__(self, **tls: Any) -> None:
@@ -39,6 +41,8 @@ class RegistryServer:
         self.requests: list[str] = []
         self.authorizations: list[str | None] = []
         self.compatible = True
+        self.guids = True
+        self.body: str | None = None
         self.schemas: dict[int, dict[str, Any]] = {}
         self.subjects: dict[str, list[int]] = {}
         self._server: uvicorn.Server | None = None
@@ -100,6 +104,8 @@ class RegistryServer:
         if not isinstance(fault, int):
             return Response("<html>welcome</html>", media_type="text/html")
         headers = None if self.retry_after is None else {"Retry-After": self.retry_after}
+        if self.body is not None:
+            return Response(self.body, fault, headers)
         return JSONResponse({"error_code": fault, "message": f"told to answer {fault}"}, fault, headers)
 
     def _told(self, id: int) -> dict[str, Any]:
@@ -117,6 +123,8 @@ class RegistryServer:
         id = uuid.UUID(request.path_params["guid"]).int
         if failed := await self._failed(request):
             return failed
+        if not self.guids:
+            return Response("Not Found", 404)
         return JSONResponse(self._told(id)) if id in self.schemas else _missing(40403, "Schema not found")
 
     async def _version(self, request: Request) -> Response:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any
+from uuid import UUID
 
 import pytest
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.config.tables import SchemaRegistrySettings
 from reactive_kafka.errors import DecodeError, EncodeError
-from reactive_kafka.formats.registered.schemas import Ask, ById, IdOf, Known, Schema, SchemaMissing, Schemas
+from reactive_kafka.formats.registered.schemas import Ask, ByGuid, ById, IdOf, Known, Schema, SchemaMissing, Schemas
 from reactive_kafka.observe.events import SchemaAvailable, SchemaUnavailable
-from reactive_kafka.schemas.answers import NotFound, Refused, RegistryAway
+from reactive_kafka.schemas.answers import NoGuids, NotFound, Refused, RegistryAway
 from reactive_kafka.schemas.registry import Registry
 from reactive_kafka.tasks import Tasks
 from tests.app.helpers import Recorder, in_virtual_time, now, settle_down
@@ -37,6 +38,9 @@ class Scripted:
     async def schema(self, id: int) -> Schema:
         found: Schema = await self._answer()
         return found
+
+    async def by_guid(self, guid: str) -> Schema:
+        return await self.schema(0)
 
     async def latest(self, subject: str) -> Known:
         found: Known = await self._answer()
@@ -164,6 +168,43 @@ async def test_a_no_counts_when_it_was_said_three_times_in_a_row_and_is_forgotte
     await asyncio.sleep(61)
     assert await missing(schemas, ById(1)).arrives()
     assert schemas.find(ById(1)) == AVRO
+    await tasks.end(1)
+
+
+@in_virtual_time
+async def test_a_registry_without_guids_is_asked_for_them_again_after_a_minute_and_not_for_each_record() -> None:
+    source = Scripted(*[NoGuids("404: it does not look up schemas by GUID")] * 3, AVRO)
+    registry, tasks = registry_of(source)
+    schemas, other = connected(registry), connected(registry, "invoices")
+    begun, refused = now(), "404: it does not look up schemas by GUID"
+    for number in range(100):
+        ask = ByGuid(str(UUID(int=number)))
+        for one in (schemas, other):
+            assert await missing(one, ask).arrives()
+            with pytest.raises(DecodeError, match=f"schema registry memory://: schema {ask.guid}: {refused}"):
+                one.find(ask)
+    assert (len(source.asked), now() - begun) == (3, 0.75)
+    await asyncio.sleep(61)
+    for one in (schemas, other):
+        assert await missing(one, ask).arrives()
+        assert one.find(ask) == AVRO
+    await tasks.end(1)
+
+
+@in_virtual_time
+async def test_a_guid_that_is_not_found_is_asked_for_again_after_a_minute_and_others_at_once() -> None:
+    no = NotFound("404: Schema not found")
+    source = Scripted(no, no, no, AVRO)
+    registry, tasks = registry_of(source)
+    schemas, first, second = connected(registry), ByGuid(str(UUID(int=1))), ByGuid(str(UUID(int=2)))
+    for ask in (first, second):
+        assert await missing(schemas, ask).arrives()
+    with pytest.raises(DecodeError):
+        schemas.find(first)
+    assert schemas.find(second) == AVRO
+    await asyncio.sleep(61)
+    assert await missing(schemas, first).arrives()
+    assert schemas.find(first) == AVRO
     await tasks.end(1)
 
 

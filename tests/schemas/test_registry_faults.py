@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -44,6 +45,11 @@ def answering(fault: int | str) -> Callable[[RegistryServer], None]:
     return begin
 
 
+def an_ingress_without_its_backend(registry: RegistryServer) -> None:
+    registry.fault = 404
+    registry.body = "default backend - 404"
+
+
 def repair(registry: RegistryServer) -> None:
     registry.fault = None
     if registry._server is None:
@@ -56,7 +62,7 @@ FAULTS = [
     (answering("noise"), "its answer is not the JSON of a schema registry"),
     (answering(401), "401: it refuses these credentials: told to answer 401"),
     (answering(403), "403: it refuses these credentials: told to answer 403"),
-    (answering(404), "404: no schema registry answers at this path"),
+    (an_ingress_without_its_backend, "404: no schema registry answers at this path"),
     (answering(429), "429: too many requests"),
     (answering(500), "500: told to answer 500"),
     (answering(503), "503: told to answer 503"),
@@ -166,6 +172,159 @@ async def test_a_schema_that_the_registry_does_not_have_is_the_records_fault_onc
     assert [letter.value for letter in letters] == [record(1, id=9), record(2, id=9)]
     assert b"schema 9: 404: Schema not found" in (dict(letters[0].headers)["dead-letter-reason"] or b"")
     assert registry.requests.count("GET /schemas/ids/9") == asking.CERTAIN
+
+
+GUID = UUID(int=77)
+
+
+@pytest.mark.parametrize("has_guids", [False, True])
+@pytest.mark.parametrize("place", ["value", "header", "key header"])
+async def test_bytes_that_look_like_a_guid_do_not_block_their_partition(
+    registry: RegistryServer, place: str, has_guids: bool
+) -> None:
+    """Row F18 of the faults. Registries without that path answer 404 in a form of their own."""
+    registry.guids = has_guids
+    registry.add("orders-value", SCHEMA)
+    app = make_app("avro", {"key_deserializer": "avro", "failure_strategy": "dead-letter-queue"})
+    seen: list[int] = []
+
+    @app.incoming("orders")
+    async def handle(message: Message[dict[str, int]]) -> None:
+        seen.append(message.payload["id"])
+
+    named = b"\1" + GUID.bytes
+    async with running(app, registry, **QUICK) as test:
+        for number in range(3):
+            if place == "value":
+                test.broker.produce("orders", named + bytes([number]), key=record(9))
+            else:
+                header = "__value_schema_id" if place == "header" else "__key_schema_id"
+                test.broker.produce("orders", record(number), key=record(9), headers=[(header, named)])
+        test.broker.produce("orders", record(5), key=record(9))
+        await test.settled()
+        assert test.committed("orders") == {TopicPartition("orders", 0): 4}
+        letters = test.records("dead-letter-topic-orders")
+    assert seen == [5]
+    answer = "Schema not found" if has_guids else "it does not look up schemas by GUID"
+    reason = f"schema registry {registry.url}: schema {GUID}: 404: {answer}"
+    assert [reason in (dict(letter.headers)["dead-letter-reason"] or b"").decode() for letter in letters] == [True] * 3
+    assert registry.requests.count(f"GET /schemas/guids/{GUID}") == asking.CERTAIN
+
+
+async def test_a_registry_without_guids_is_not_asked_for_each_record_that_looks_like_one(
+    registry: RegistryServer,
+) -> None:
+    registry.guids = False
+    app = make_app("avro", {"failure_strategy": "ignore"})
+
+    @app.incoming("orders")
+    async def handle(order: dict[str, int]) -> None: ...
+
+    async with running(app, registry, **QUICK) as test:
+        for number in range(50):
+            test.broker.produce("orders", b"\1" + UUID(int=number).bytes)
+        await test.settled()
+        assert test.committed("orders") == {TopicPartition("orders", 0): 50}
+    assert len(registry.requests) == asking.CERTAIN
+
+
+async def test_a_registry_that_has_found_a_guid_is_away_where_a_page_says_404(registry: RegistryServer) -> None:
+    one, other = (registry.add("orders-value", SCHEMA.replace("Order", name)) for name in ("One", "Other"))
+    app = make_app("avro")
+    seen: list[int] = []
+
+    @app.incoming("orders")
+    async def handle(order: dict[str, int]) -> None:
+        seen.append(order["id"])
+
+    async with running(app, registry, **QUICK) as test:
+        test.broker.produce("orders", b"\1" + UUID(int=one).bytes + b"\2")
+        await test.settled()
+        registry.guids = False
+        test.broker.produce("orders", b"\1" + UUID(int=other).bytes + b"\4")
+        await until(lambda: "404: no schema registry answers at this path" in reasons(app, "orders"))
+        registry.guids = True
+        await test.settled()
+    assert seen == [1, 2]
+
+
+@pytest.mark.parametrize("status", [400, 404, 405, 406, 410, 415, 422])
+async def test_a_question_that_the_registry_refuses_makes_the_record_unreadable(
+    registry: RegistryServer, status: int
+) -> None:
+    """Row F18 of the faults."""
+    registry.fault = status
+    app = make_app("avro", {"failure_strategy": "dead-letter-queue"})
+
+    @app.incoming("orders")
+    async def handle(order: dict[str, int]) -> None: ...
+
+    async with running(app, registry, **QUICK) as test:
+        await test.send("orders", record(0))
+        await test.settled()
+        (letter,) = test.records("dead-letter-topic-orders")
+    reason = f"schema registry {registry.url}: schema 1: {status}: told to answer {status}"
+    assert reason.encode() in (dict(letter.headers)["dead-letter-reason"] or b"")
+
+
+@pytest.mark.parametrize("register", [True, False], ids=["registering", "latest"])
+@pytest.mark.parametrize("status", [400, 404, 405, 406, 409, 422])
+async def test_a_question_that_the_registry_refuses_is_an_error_of_what_is_sent(
+    registry: RegistryServer, status: int, register: bool
+) -> None:
+    from dataclasses import make_dataclass
+
+    Out = make_dataclass("Out", [("id", int)])
+    registry.fault = status
+    app = make_app("avro", outgoing={"schema": {"register": register}})
+    emitter = app.emitter("out")
+    async with running(app, registry, **QUICK):
+        with pytest.raises(EncodeError, match=f"'orders-out-value'.*{status}: told to answer {status}"):
+            await emitter.send(Out(1) if register else {"id": 1})
+
+
+def of_an_unknown_type(registry: RegistryServer) -> None:
+    registry.add("orders-value", "<schema/>", "XML")
+
+
+def with_many_references(registry: RegistryServer) -> None:
+    references = []
+    for number in range(1, 203):
+        registry.add("parts", SCHEMA.replace("Order", f"Part{number}"))
+        references.append({"name": f"Part{number}", "subject": "parts", "version": number})
+    schema = registry.add("orders-value", SCHEMA, references=references)
+    registry.schemas[1] = registry.schemas[schema]
+
+
+def longer_than_16_mib(registry: RegistryServer) -> None:
+    registry.fault = 200
+    registry.body = " " * (16 * 1024 * 1024 + 1)
+
+
+@pytest.mark.parametrize(
+    ("begin", "reason"),
+    [
+        (of_an_unknown_type, "a schema of type 'XML' cannot be read here"),
+        (with_many_references, "a schema refers to more than 200 others"),
+        (longer_than_16_mib, "its answer is longer than 16777216 bytes"),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+async def test_a_schema_that_cannot_be_used_here_makes_the_record_unreadable(
+    registry: RegistryServer, begin: Callable[[RegistryServer], None], reason: str
+) -> None:
+    """Row F18 of the faults."""
+    begin(registry)
+    app = make_app("avro", {"failure_strategy": "dead-letter-queue"})
+
+    @app.incoming("orders")
+    async def handle(order: dict[str, int]) -> None: ...
+
+    async with running(app, registry, timeout="30s") as test:
+        await test.send("orders", record(0))
+        await test.settled(timeout=40)
+        (letter,) = test.records("dead-letter-topic-orders")
+    assert reason.encode() in (dict(letter.headers)["dead-letter-reason"] or b"")
 
 
 async def test_a_schema_that_comes_late_is_waited_for_and_a_no_is_not_for_ever(

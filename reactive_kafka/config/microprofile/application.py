@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from reactive_kafka.config.client_properties import PROPERTIES, find, names_like, refusal
 from reactive_kafka.config.layers import Layer, Origin
-from reactive_kafka.config.microprofile.attributes import attribute
+from reactive_kafka.config.microprofile.attributes import NATIVE_TABLES, attribute
 from reactive_kafka.config.microprofile.channels import (
     CONNECTOR,
     CONNECTORS,
@@ -17,7 +17,7 @@ from reactive_kafka.config.microprofile.channels import (
     SHARED_IN_OURS,
     Channel,
 )
-from reactive_kafka.config.microprofile.converters import boolean, scalar
+from reactive_kafka.config.microprofile.converters import boolean, scalar, servers
 from reactive_kafka.config.microprofile.incoming import Incoming
 from reactive_kafka.config.microprofile.notes import Notes
 from reactive_kafka.config.microprofile.outgoing import Outgoing
@@ -43,6 +43,8 @@ _IN_VAIN = {
     "smallrye.messaging.worker.": "worker pools are not read: concurrency says how many handlers run at once",
     "smallrye.messaging.emitter.": "emitters wait at max_in_flight of their channel: max-inflight-messages here",
     "mp.messaging.emitter.": "emitters wait at max_in_flight of their channel: max-inflight-messages here",
+    "smallrye.messaging.observation.": "metrics of all channels are there in any case, and tracing-enabled is read",
+    "smallrye.messaging.": "SmallRye's own switch, which has no counterpart here: it has no effect",
 }
 """Beginnings of properties about messaging that no channel has -> what there is instead."""
 
@@ -53,6 +55,7 @@ class Meant:
 
     layer: Layer
     given: Mapping[KeyPath, Given]
+    new_id: str  # part of each value that is another one at each start
 
 
 def meant(sources: Sequence[Source], environ: Mapping[str, str], profiles: Sequence[str], new_id: str) -> Meant:
@@ -68,11 +71,17 @@ def meant(sources: Sequence[Source], environ: Mapping[str, str], profiles: Seque
         problems=tuple(notes.problems),
         warnings=tuple(notes.warnings),
     )
-    return Meant(layer, notes.given)
+    return Meant(layer, notes.given, new_id)
 
 
 def _lines(notes: Notes, path: KeyPath) -> Iterator[int]:
     yield from (leaf.origin.line for leaf in notes.leaves if leaf.path[: len(path)] == path and leaf.origin.line)
+
+
+def _is_known(side: str, name: str) -> bool:
+    """Whether SmallRye or Kafka's client has an attribute of that name."""
+    inside = next((name.removeprefix(one) for one in NATIVE_TABLES if name.startswith(one)), name)
+    return attribute(side, name) is not None or find(inside) is not None or refusal(inside) is not None
 
 
 class _Application:
@@ -86,12 +95,18 @@ class _Application:
         """Note everything."""
         self._shared()
         channels: dict[str, dict[str, Given]] = {side: self._channels(side) for side in SIDES}
-        others = {  # the connectors that somebody names
+        connectors = {
             given.text
             for side in SIDES
             for name in channels[side]
-            if (given := self._connector(side, name)) is not None and given.text != CONNECTOR
+            if (given := self._connector(side, name)) is not None
         }
+        others = connectors - {CONNECTOR}
+        if connectors:
+            channels = {
+                side: {name: first for name, first in named.items() if self._is_channel(side, name, first)}
+                for side, named in channels.items()
+            }
         for side, kind in SIDES.items():
             for name, first in channels[side].items():
                 channel = kind(self._values, name, self._notes, Origin(first.origin.source, first.origin.line))
@@ -113,6 +128,8 @@ class _Application:
             if given is None:
                 continue  # set to nothing
             match = _CHANNEL.fullmatch(name.removeprefix(prefix))
+            if match is None and self._values.is_referenced(name):
+                continue  # a variable of the application's own
             if match is None:
                 self._notes.wrong(given, f'expected {prefix}<channel>.<attribute>, a name with dots in quotes: "a.b"')
             else:
@@ -123,6 +140,26 @@ class _Application:
         prefix = f"{MESSAGING}{side}."
         keys = (f"{prefix}{one}.{key}" for one in (f'"{name}"', name) for key in ("connector", "type"))
         return next((given for key in keys if (given := self._values.find(key)) is not None), None)
+
+    def _is_channel(self, side: str, name: str, first: Given) -> bool:
+        """False for a name that only holds variables of the application, where other channels have connectors."""
+        if self._connector(side, name) is not None:
+            return True
+        starts = (f'{MESSAGING}{side}."{name}".', f"{MESSAGING}{side}.{name}.")
+        said = {
+            prop: prop.removeprefix(start)
+            for start in starts
+            for prop in self._values.names(start)
+            if self._values.find(prop) is not None
+        }
+        known = {prop for prop, own in said.items() if _is_known(side, own)}
+        unreferenced = {prop for prop in said if not self._values.is_referenced(prop)}
+        if known & unreferenced:
+            return True
+        if known or unreferenced:
+            why = f"{name!r} has no connector, and its properties are taken for variables"
+            self._notes.warn(first, why, is_own=True)
+        return False
 
     def _is_ours(self, channel: Channel, first: Given, known: Mapping[str, Given], others: set[str]) -> bool:
         """Whether a channel is read; a problem if it is nobody's, or another connector's."""
@@ -152,12 +189,19 @@ class _Application:
             given = look(SHARED + name)
             if given is None or (name not in _IN_KAFKA and any(attribute(side, name) for side in SIDES)):
                 continue
-            if name in SHARED_IN_OURS or find(name) or refusal(name):
+            if name in SHARED_IN_OURS:
+                self._notes.set(("kafka", name), servers(given.text), given)
+                self._notes.warn_of_protocols(given, self._values.find(f"{SHARED}security.protocol"))
+            elif find(name) or refusal(name):
                 self._notes.set(("kafka", name), scalar(given.text), given)
+            elif self._values.is_referenced(SHARED + name):
+                continue  # a variable of the application's own
+            elif near := did_you_mean(name, [*SHARED_IN_OURS, *names_like("session.timeout.ms")]):
+                why = f"no property of Kafka's clients; did you mean {near!r}?"
+                self._notes.wrong(given, why, is_open=False)
             else:
-                near = did_you_mean(name, [*SHARED_IN_OURS, *names_like("session.timeout.ms")])
-                hint = f"; did you mean {near!r}?" if near else ""
-                self._notes.wrong(given, f"no property of Kafka's clients{hint}", is_open=False)
+                why = "no property of Kafka's clients: it has no effect, as with SmallRye"
+                self._notes.warn(given, why, is_own=True)
 
     def _health(self, channels: Mapping[str, Mapping[str, Given]]) -> None:
         """Quarkus' own switch for the health of all channels."""
@@ -186,9 +230,15 @@ class _Application:
             given = self._values.find(name) if vain or name.startswith(MESSAGING) else None
             if given is None or name.startswith((*(f"{MESSAGING}{side}." for side in SIDES), *CONNECTORS)):
                 continue
+            if self._values.is_referenced(name):
+                continue  # a variable of the application's own
             if vain:
                 self._notes.warn(given, vain)
             elif name.startswith(f"{MESSAGING}connector."):
-                self._notes.warn(given, f"has no effect: only {CONNECTOR} is a connector here")
+                self._notes.warn(given, f"has no effect: only {CONNECTOR} is a connector here", is_own=True)
+            elif near := did_you_mean(name.removeprefix(MESSAGING).partition(".")[0], (*SIDES, "connector")):
+                why = f"expected mp.messaging.incoming, outgoing or connector; did you mean {near!r}?"
+                self._notes.wrong(given, why, is_open=False)
             else:
-                self._notes.wrong(given, "expected mp.messaging.incoming, outgoing or connector", is_open=False)
+                why = "has no effect: expected mp.messaging.incoming, outgoing or connector"
+                self._notes.warn(given, why, is_own=True)

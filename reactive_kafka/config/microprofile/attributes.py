@@ -70,7 +70,7 @@ ATTRIBUTES: tuple[Attribute, ...] = (
         also=("type",),
     ),
     _ruled("enabled", BOTH, "false: the channel is left out", "true"),
-    _mapped("bootstrap.servers", BOTH, "bootstrap_servers", read.text, "localhost:9092"),
+    _mapped("bootstrap.servers", BOTH, "bootstrap_servers", read.servers, "localhost:9092"),
     _ruled("topic", BOTH, "topic (pattern, where pattern is true)", "the channel's name"),
     _mapped("health-enabled", BOTH, "health_enabled", read.boolean, "true"),
     _refused("health-readiness-enabled", BOTH, "health-enabled = false takes a channel out of every probe", "true"),

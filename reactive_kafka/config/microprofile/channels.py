@@ -12,6 +12,7 @@ from reactive_kafka.config.client_properties import (
     AUTO_COMMIT_INTERVAL,
     PROPERTIES,
     Property,
+    Side,
     find,
     names_like,
     refusal,
@@ -36,6 +37,14 @@ SHARED = "kafka."
 CONNECTOR = "smallrye-kafka"
 CONNECTORS = tuple(f"mp.messaging.connector.{name}." for name in (CONNECTOR, "kafka"))
 OTHER_SIDE = {"incoming": "outgoing", "outgoing": "incoming"}
+_CLIENT: dict[str, Side] = {"incoming": "consumer", "outgoing": "producer"}
+_CLIENTS_LIKE = {
+    "incoming": "incoming",
+    "outgoing": "outgoing",
+    "dead-letter-queue.": "outgoing",
+    "delayed-retry-topic.consumer.": "incoming",
+}
+"""A side, or the prefix of a table -> the side whose client it has."""
 EMPTY_MEANS_SOMETHING = ("ssl.endpoint.identification.algorithm",)
 SHARED_IN_OURS = ("bootstrap.servers",)
 """Attributes that ``[kafka]`` has for all channels, as it has the client's properties."""
@@ -107,6 +116,8 @@ class Channel:
                 self.convert(one.name, one.ours, one.read, shared=one.name not in SHARED_IN_OURS)
         for name in dict.fromkeys(self._others()):
             self._native(name)
+        if (servers := self.find("bootstrap.servers", shared=False)) is not None:
+            self.notes.warn_of_protocols(servers, self.find("security.protocol"))
         self.read_client_id()
         self.read_registry()
         self.read_rules()
@@ -132,9 +143,12 @@ class Channel:
             for name in self.values.names(prefix):
                 if attribute(self.side, name := name.removeprefix(prefix)) is None:
                     yield name
-            for table in ("", *(NATIVE_TABLES if self.side == "incoming" else ())):
+            for table in ("", *NATIVE_TABLES):
                 known = (f"{table}{prop.kafka}" for prop in PROPERTIES)
                 yield from (name for name in known if self.values.is_variable(prefix + name))
+            for name in names_of(OTHER_SIDE[self.side]):
+                if attribute(self.side, name) is None and self.values.is_variable(prefix + name):
+                    yield name
 
     def _native(self, name: str) -> None:
         """A property of Kafka's client, the channel's or that of one of its tables; or nobody's."""
@@ -143,23 +157,43 @@ class Channel:
         given = self.find(name, shared=False)
         if given is None:
             return
-        prefix = next((one for one in NATIVE_TABLES if self.side == "incoming" and name.startswith(one)), "")
+        prefix = next((one for one in NATIVE_TABLES if name.startswith(one)), "")
         inside = name.removeprefix(prefix)
         known = find(inside)
-        is_connectors = given.name.startswith(CONNECTORS)
-        if is_connectors and (attribute(OTHER_SIDE[self.side], name) or (known and not self._takes(known))):
-            return  # of the connector's other side
+        if self._is_of_other_side(name, prefix, known):
+            # A connector's attributes are those of both sides.
+            if not given.name.startswith(CONNECTORS):
+                self.notes.warn(given, self._why_ignored(prefix))
+            return
         is_kafkas = known or refusal(inside) or inside == AUTO_COMMIT_INTERVAL.kafka
         if is_kafkas or (prefix and inside == "bootstrap.servers"):
             path = (self.side, self.name, *([NATIVE_TABLES[prefix]] if prefix else []), inside)
-            self.notes.set(path, read.scalar(given.text), given)
+            value = read.servers(given.text) if inside == "bootstrap.servers" else read.scalar(given.text)
+            self.notes.set(path, value, given)
             return
+        if self.values.is_referenced(given.name):
+            return  # a variable of the application's own
         near = did_you_mean(name, [*names_of(self.side), *names_like("session.timeout.ms")])
         hint = f"; did you mean {near!r}?" if near else ": neither SmallRye nor Kafka's client has one of that name"
         self.notes.wrong(given, f"unknown attribute{hint}", is_open=False)
 
-    def _takes(self, known: Property) -> bool:
-        return ("consumer" if self.side == "incoming" else "producer") in known.sides
+    def _is_of_other_side(self, name: str, prefix: str, known: Property | None) -> bool:
+        """Whether SmallRye, or the client, ignores it here, because it is about the other kind of channel or client."""
+        if not prefix:
+            if attribute(OTHER_SIDE[self.side], name) is not None:
+                return True
+        elif self.side == "outgoing":
+            return True  # failures are those of incoming channels
+        side = _CLIENTS_LIKE[prefix or self.side]
+        inside = name.removeprefix(prefix)
+        if prefix and attribute(side, inside) is None and attribute(OTHER_SIDE[side], inside) is not None:
+            return True
+        return known is not None and _CLIENT[side] not in known.sides
+
+    def _why_ignored(self, prefix: str) -> str:
+        if prefix and self.side == "incoming":
+            return f"has no effect: it is no property of a {_CLIENT[_CLIENTS_LIKE[prefix]]}, and SmallRye ignores it"
+        return f"has no effect: it belongs to {OTHER_SIDE[self.side]} channels, and SmallRye ignores it here"
 
     def read_client_id(self) -> None:
         """``client.id``, as SmallRye makes it of the prefix and the name."""

@@ -16,6 +16,8 @@ Converter = Callable[[str], Any]
 
 _TRUE, _FALSE = ("true", "yes", "y", "on", "1"), ("false", "no", "n", "off", "0")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
+_SCHEME = re.compile(r"(?:^|,)\s*([A-Za-z_]+)://")
+_ADDRESS = re.compile(r"(?:[A-Za-z_]+://)?\[?([0-9A-Za-z._%:-]+?)\]?:([0-9]+)")
 _ITEM = re.compile(r"(?:\\.|[^,\\])+", re.DOTALL)
 _JAVA_CLASS = re.compile(r"[A-Za-z_$][\w$]*(\.[A-Za-z_$][\w$]*)+")
 _ADAPTER = re.compile(r"(Des|S)erializer$")
@@ -51,6 +53,31 @@ _SUBJECTS = {"TopicName": "topic", "RecordName": "record", "TopicRecordName": "t
 def text(raw: str) -> str:
     """Any text, as it is."""
     return raw
+
+
+def servers(raw: str) -> str:
+    """Addresses of brokers as Kafka's clients take them: PLAINTEXT://broker:9092, [::1]:9092, several with commas.
+
+    The clients ignore what stands before the host: ``security.protocol`` is the protocol. They skip empty addresses.
+    A text that they would refuse is returned as it is, for the error that addresses have in every file.
+    Source: Kafka's ClientUtils.parseAndValidateAddresses, and the pattern of Utils.getHost.
+    """
+    found = []
+    for item in raw.split(","):
+        if not item.strip():
+            continue
+        match = _ADDRESS.fullmatch(item.strip())
+        if match is None:
+            return raw
+        host, port = match.groups()
+        found.append(f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    return ",".join(found) or raw
+
+
+def other_protocols(raw: str, protocol: str) -> list[str]:
+    """The protocols before addresses that are not *protocol*, which is the one that counts."""
+    named = dict.fromkeys(one.upper() for one in _SCHEME.findall(raw))
+    return [one for one in named if one != protocol.strip().upper()]
 
 
 def boolean(raw: str) -> bool:

@@ -10,27 +10,33 @@ from uuid import uuid4
 from reactive_kafka.config.microprofile.application import Meant, meant
 from reactive_kafka.config.microprofile.text import PropertiesError, entries
 from reactive_kafka.config.microprofile.values import Source, profiles_of
-from reactive_kafka.config.read import text_of
+from reactive_kafka.config.microprofile.yaml_entries import yaml_entries
+from reactive_kafka.config.read import YAML, text_of
 from reactive_kafka.errors import ConfigError
 
 _PROFILE = re.compile(r"[\w.-]+")  # that a file can be named after
 
 
-def read_properties(path: Path, environ: Mapping[str, str]) -> tuple[Meant, tuple[str, ...]]:
-    """What an ``application.properties`` means, with the files of its profiles beside it; and the active profiles.
+def read_quarkus(path: Path, environ: Mapping[str, str]) -> tuple[Meant, tuple[str, ...]]:
+    """What an ``application.properties``, or ``application.yaml``, of Quarkus means; and the active profiles.
 
-    A ConfigError as of :func:`.read_file`.
+    The files of its profiles beside it are read, too. Raises as :func:`.read_file`.
     """
     sources = [_source(path)]
     profiles = profiles_of(environ, sources)
-    for profile in profiles if path.name == "application.properties" else ():
-        beside = path.parent / f"application-{profile}.properties"
-        if _PROFILE.fullmatch(profile) and beside.exists():
-            sources.append(_source(beside, profile))
+    suffixes = YAML if path.suffix in YAML else (path.suffix,)
+    for profile in profiles if path.stem == "application" else ():
+        # Of two files of one profile Quarkus prefers that with .yaml, so it comes last.
+        for suffix in reversed(suffixes):
+            beside = path.parent / f"application-{profile}{suffix}"
+            if _PROFILE.fullmatch(profile) and beside.exists():
+                sources.append(_source(beside, profile))
     return meant(sources, environ, profiles, uuid4().hex), profiles
 
 
 def _source(path: Path, profile: str | None = None) -> Source:
+    if path.suffix.lower() in YAML:
+        return Source(str(path), yaml_entries(str(path), text_of(path)), profile)
     try:
         return Source(str(path), entries(text_of(path)), profile)
     except PropertiesError as error:

@@ -54,9 +54,7 @@ class Incoming(Channel):
             return
         self.set("group_id", f"{self.name}-{self.values.new_id}", None)
         why = "without group.id and quarkus.application.name the group is a new one at each start, as SmallRye has it"
-        self.notes.warnings[f"{self.origin}: mp.messaging.incoming.{self.name}: {why}: nothing is taken up again"] = (
-            None
-        )
+        self.notes.warn_at(self.origin, f"mp.messaging.incoming.{self.name}", f"{why}: nothing is taken up again")
 
     def _parallelism(self) -> None:
         """Consumers, handlers at once, their order, and how many records may wait."""

@@ -7,9 +7,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from reactive_kafka.config.layers import Leaf, Origin
+from reactive_kafka.config.microprofile.converters import other_protocols
 from reactive_kafka.config.microprofile.values import Given
 from reactive_kafka.config.scan import KeyPath
 from reactive_kafka.config.secrets import MASK, is_secret, may_be_secret, shown
+from reactive_kafka.errors import escaped
 
 _ATTRIBUTE = re.compile(r'mp\.messaging\.\w+\.(?:"[^"]*"|[^.]*)\.(.+)', re.DOTALL)
 _USER_AND_PASSWORD = "auth.user.info"
@@ -46,6 +48,18 @@ class Notes:
         """A property that cannot be what it is."""
         self.problems.append((given.origin, place(given, is_open=is_open), given.problem or why))
 
-    def warn(self, given: Given, why: str) -> None:
-        """A property that says something in vain."""
-        self.warnings[f"{given.origin}: {place(given)}: {why}"] = None
+    def warn(self, given: Given, why: str, *, is_own: bool = False) -> None:
+        """A property that says something in vain. Nothing shows the value of one that is the application's own."""
+        where = given.written if is_own else place(given)
+        self.warn_at(given.origin, where, why)
+
+    def warn_at(self, origin: Origin, where: str, why: str) -> None:
+        """The same of what is no single property. It is one line, whatever names the file has."""
+        self.warnings[escaped(f"{origin}: {where}: {why}")] = None
+
+    def warn_of_protocols(self, given: Given, protocol: Given | None) -> None:
+        """Warn of addresses that name another protocol than the one that counts."""
+        counts = protocol.text if protocol is not None else "PLAINTEXT"
+        if others := other_protocols(given.text, counts):
+            why = f"{', '.join(others)} has no effect in an address: security.protocol says it, and is {counts}"
+            self.warn(given, why)

@@ -33,7 +33,20 @@ def _tables(meant: Meant) -> Iterator[str]:
     channels = list(dict.fromkeys(path[:2] for path in tables))
     for table in sorted(tables, key=lambda path: (order.index(path[0]), channels.index(path[:2]), len(path))):
         yield f"\n[{'.'.join(map(_key, table))}]"
-        yield from (_line(leaf, meant.given) for leaf in tables[table])
+        for leaf in tables[table]:
+            yield _to_be_set(leaf) if meant.new_id in str(leaf.value) else _line(leaf, meant.given)
+
+
+def _to_be_set(leaf: Leaf) -> str:
+    """A key whose value is another one at each start. Written down it would be one for all replicas, for ever."""
+    key = leaf.path[-1]
+    example, why = "...", "SmallRye takes a new value at each start; set your own"
+    if key == "group_id":
+        example = leaf.path[1]
+        why = "SmallRye takes a new group at each start; set the one that all replicas share"
+    elif key == "transactional_id":
+        why = "a new one at each start with SmallRye; set one that no other replica has"
+    return f"# {_key(key)} = {_quoted(example)}  # {why}"
 
 
 def _line(leaf: Leaf, given: Mapping[KeyPath, Given]) -> str:

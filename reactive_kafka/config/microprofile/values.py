@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from reactive_kafka.config.layers import PROFILE_VARIABLE, VARIABLE, Origin
@@ -76,6 +77,9 @@ class Values:
         self.new_id = new_id
         self._raw: dict[str, _Raw] = {}
         self._known: dict[str, str | None] = {}  # name -> the value that expressions stand for
+        # Values with expressions, of all profiles: a variable may be one of another profile than the active one.
+        self._with_expressions = [one.value for source in sources for one in source.entries if "${" in one.value]
+        self._referenced: set[str] | None = None
         self.read: set[str] = set()
         for source in sources:
             file = 0 if source.profile is None else 1 + profiles.index(source.profile)
@@ -101,6 +105,24 @@ class Values:
     def is_variable(self, name: str) -> bool:
         """Whether the environment has it."""
         return alpha(name) in self._spelled
+
+    def is_referenced(self, name: str) -> bool:
+        """Whether the value of another property has ``${name}``, in any profile."""
+        if self._referenced is None:
+            self._referenced = set()
+            for text in self._with_expressions:
+                with suppress(CannotExpand):
+                    self._note_references(parsed(text), self._referenced)
+        return name in self._referenced
+
+    def _note_references(self, parts: Sequence[Part], found: set[str]) -> None:
+        for part in parts:
+            if isinstance(part, str):
+                continue
+            self._note_references(part.name, found)
+            self._note_references(part.default or (), found)
+            with suppress(CannotExpand):
+                found.add(self._text(part.name, ()))
 
     def unread(self, prefix: str) -> list[str]:
         """The environment variables that begin with *prefix*, and that nobody has asked for."""

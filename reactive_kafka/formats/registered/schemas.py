@@ -213,6 +213,12 @@ class Schemas:
         """Ask again when it is needed next."""
         self._answers.pop(ask, None)
 
+    def forget_guids(self) -> None:
+        """Ask again for each GUID that was refused, when it is needed next."""
+        for ask, answer in list(self._answers.items()):
+            if isinstance(ask, ByGuid) and isinstance(answer, Exception):
+                self.forget(ask)
+
     def not_ready(self) -> list[str]:
         """What is waited for, and why; for readiness."""
         return [] if self.asker is None else self.asker.not_ready(self)

@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from reactive_kafka.config.client_properties import PROPERTIES
+from reactive_kafka.config.microprofile.attributes import attribute, names_of
+from reactive_kafka.config.microprofile.values import alpha
 from reactive_kafka.config.tables import CloudEventsSettings, SchemaSettings
 from tests.config import loading
 from tests.config.microprofile import reading
@@ -397,9 +400,9 @@ def test_all_problems_come_in_one_report_in_the_order_of_their_lines() -> None:
         "mp.messaging.incoming.orders.ordered=keys\n"
         "mp.messaging.incoming.orders.topic=${TOPIC}\n"
         "mp.messaging.incoming.orders.interceptor.classes=org.acme.X\n"
-        "mp.messaging.outgoing.invoices.value.deserializer=x\n"
+        "mp.messaging.outgoing.invoices.nonsense=x\n"
         "mp.messaging.outgoing.invoices.partition=3\n"
-        "mp.messaging.invoices.topic=x\n"
+        "mp.messaging.incomming.invoices.topic=x\n"
         "mp.messaging.incoming.lonely=x\n"
         "smallrye.config.locations=more.properties\n"
     )
@@ -419,7 +422,7 @@ def test_all_problems_come_in_one_report_in_the_order_of_their_lines() -> None:
     assert "Java classes cannot be loaded" in told[8]
     assert "unknown attribute" in told[9]
     assert told[10].endswith("not supported: return Record(value, partition=...)")
-    assert told[11].endswith("expected mp.messaging.incoming, outgoing or connector")
+    assert told[11].endswith("expected mp.messaging.incoming, outgoing or connector; did you mean 'incoming'?")
     assert 'expected mp.messaging.incoming.<channel>.<attribute>, a name with dots in quotes: "a.b"' in told[12]
     assert "name each with a --config of its own" in told[13]
 
@@ -428,8 +431,8 @@ def test_the_interval_of_auto_commits_is_that_of_any_commits_as_with_smallrye() 
     for given in ({}, {"enable.auto.commit": "true"}):
         settings = reading.channel("incoming", {"auto.commit.interval.ms": "250", **given})
         assert loaded(settings).incoming["orders"].commit_interval_s == 0.25
-    outgoing = only_problem(reading.channel("outgoing", {"auto.commit.interval.ms": "250"}))
-    assert "does not belong here but in [incoming.X] or [kafka]" in outgoing
+    (ignored,) = loaded(reading.channel("outgoing", {"auto.commit.interval.ms": "250"})).warnings
+    assert "it belongs to incoming channels" in ignored
 
 
 def test_contradictions_are_found_as_in_any_file() -> None:
@@ -475,6 +478,173 @@ def test_properties_that_have_no_channel_are_told_or_not_ours() -> None:
     assert "worker pools are not read" in warning
 
 
+@pytest.mark.parametrize(
+    ("name", "value", "what"),
+    [
+        ("smallrye.messaging.observation.enabled", "true", "metrics of all channels are there"),
+        ("smallrye.messaging.observation.enabled", "false", "metrics of all channels are there"),
+        ("smallrye.messaging.anything-else", "1", "has no counterpart here"),
+        ("mp.messaging.emitter.default-buffer-size", "5", "emitters wait at max_in_flight"),
+    ],
+)
+def test_each_switch_of_smallryes_is_ignored_with_a_warning_that_names_it(name: str, value: str, what: str) -> None:
+    text = f"{name}={value}\nmp.messaging.incoming.orders.group.id=g\n"
+    (warning,) = loaded(text).warnings
+    assert f"application.properties, line 1: {name} = '{value}': " in warning and what in warning
+
+
+ADDRESSES = [
+    ("PLAINTEXT://broker:9092", "broker:9092"),
+    ("plaintext://broker:9092", "broker:9092"),
+    ("SSL://a:1,SASL_SSL://b:2, SASL_PLAINTEXT://c:3", "a:1,b:2,c:3"),
+    ("a:1,,b:2,", "a:1,b:2"),
+    ("PLAINTEXT://[::1]:9092", "[::1]:9092"),
+    ("[2001:db8::1]:9092,PLAINTEXT://b:2", "[2001:db8::1]:9092,b:2"),
+    ("::1:9092", "[::1]:9092"),
+    ("MY_LISTENER://broker:9092", "broker:9092"),
+]
+
+
+@pytest.mark.parametrize(("given", "taken"), ADDRESSES)
+def test_addresses_are_taken_as_kafkas_clients_take_them(given: str, taken: str) -> None:
+    shared = f"kafka.bootstrap.servers={given}\n"
+    assert loaded(shared + reading.channel("incoming", {})).bootstrap_servers == taken
+    assert incoming({}, shared).client["bootstrap_servers"] == taken
+    assert incoming({"bootstrap.servers": given}).client["bootstrap_servers"] == taken
+    connector = f"mp.messaging.connector.smallrye-kafka.bootstrap.servers={given}\n"
+    assert incoming({}, connector).client["bootstrap_servers"] == taken
+    environ = {"KAFKA_BOOTSTRAP_SERVERS": given}
+    assert loaded(reading.channel("incoming", {}), environ).bootstrap_servers == taken
+    letters = incoming({"failure-strategy": "dead-letter-queue", "dead-letter-queue.bootstrap.servers": given})
+    assert letters.dead_letter_queue is not None
+    assert letters.dead_letter_queue.client["bootstrap_servers"] == taken
+
+
+@pytest.mark.parametrize(
+    "given", ["PLAINTEXT://broker", "PLAINTEXT://", "broker:x", "http://user:pass@broker:9092", "a:1 b:2"]
+)
+def test_what_no_client_takes_for_an_address_is_a_problem(given: str) -> None:
+    assert "host:port" in only_problem(f"kafka.bootstrap.servers={given}\n" + reading.channel("incoming", {}))
+
+
+@pytest.mark.parametrize("place", ["kafka.", reading.PREFIX["incoming"]])
+def test_a_protocol_in_an_address_that_is_not_the_one_that_counts_is_a_warning(place: str) -> None:
+    text = f"{place}bootstrap.servers=SSL://broker:9092,PLAINTEXT://b:1\n" + reading.channel("incoming", {})
+    (warning,) = loaded(text).warnings
+    assert "SSL has no effect in an address: security.protocol says it, and is PLAINTEXT" in warning
+    ssl = f"{place}security.protocol=SSL\n{place}bootstrap.servers=SSL://broker:9092\n"
+    assert loaded(ssl + reading.channel("incoming", {})).warnings == ()
+
+
+CLIENT_OF = {"incoming": "consumer", "outgoing": "producer"}
+OTHER = {"incoming": "outgoing", "outgoing": "incoming"}
+OF_THE_OTHER_SIDE = [
+    (side, name)
+    for side, other in OTHER.items()
+    for name in (
+        *(name for name in names_of(other) if attribute(side, name) is None),
+        *(one.kafka for one in PROPERTIES if one.sides == {CLIENT_OF[other]} and attribute(side, one.kafka) is None),
+    )
+]
+"""Side, and an attribute that only the other side has."""
+
+
+@pytest.mark.parametrize(("side", "name"), dict.fromkeys(OF_THE_OTHER_SIDE))
+def test_an_attribute_of_the_other_side_is_a_warning_as_smallrye_ignores_it(side: str, name: str) -> None:
+    connector = {"connector": "smallrye-kafka"}
+    plain = loaded(reading.channel(side, connector))
+    told = loaded(reading.channel(side, {**connector, name: "17"}))
+    assert (told.incoming, told.outgoing) == (plain.incoming, plain.outgoing)
+    (warning,) = told.warnings
+    assert f"{reading.PREFIX[side]}{name} = " in warning
+    assert f"it belongs to {OTHER[side]} channels, and SmallRye ignores it here" in warning
+    variable = {alpha(reading.PREFIX[side] + name): "17"}
+    (warning,) = loaded(reading.channel(side, connector), variable).warnings
+    assert "has no effect" in warning
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "dead-letter-queue.group.id",
+        "dead-letter-queue.fetch.min.bytes",
+        "delayed-retry-topic.consumer.linger.ms",
+        "delayed-retry-topic.consumer.value.serializer",
+    ],
+)
+def test_a_property_of_the_other_client_is_a_warning_in_the_tables_of_failures(name: str) -> None:
+    (warning,) = loaded(reading.channel("incoming", {name: "5"})).warnings
+    assert f"mp.messaging.incoming.orders.{name} = '5': has no effect: it is no property of a " in warning
+
+
+def test_a_misspelt_attribute_is_a_problem_whatever_the_other_side_has() -> None:
+    assert "did you mean 'group.id'?" in only_problem(reading.channel("incoming", {"groupid": "g"}))
+
+
+REFERENCED = [
+    ("mp.messaging.topics.orders", "shop"),
+    ("mp.messaging.incoming.orders.my-topic", "shop"),
+    ("mp.messaging.incoming.names.of-orders", "shop"),
+    ("mp.messaging.incoming.lonely", "shop"),
+    ("mp.messaging.connector.smallrye-kafka.my-topic", "shop"),
+    ("mp.messaging.connector.mine.topic", "shop"),
+    ("mp.messaging.incomming.topic", "shop"),
+    ("mp.messaging.incoming.orders.topicc", "shop"),
+    ("kafka.topic.orders", "shop"),
+    ("smallrye.messaging.topic", "shop"),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), REFERENCED)
+@pytest.mark.parametrize("reference", ["${NAME}", "${nothing:${NAME}}", "%dev.${NAME}", "${${part}}"])
+def test_a_property_that_another_one_refers_to_is_a_variable(name: str, value: str, reference: str) -> None:
+    topic, profile = reference.replace("NAME", name), ""
+    if reference.startswith("%dev."):
+        topic, profile = topic.removeprefix("%dev."), "%dev."
+    settings = loaded(
+        f"{name}={value}\npart={name}\nmp.messaging.incoming.orders.group.id=g\n"
+        "mp.messaging.incoming.orders.connector=smallrye-kafka\n"
+        f"{profile}mp.messaging.incoming.orders.topic={topic}\n"
+    )
+    assert settings.incoming.keys() == {"orders"}
+    assert settings.incoming["orders"].topics == (("orders",) if profile else (value,))
+    assert settings.warnings == ()
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mp.messaging.topics.orders",
+        "mp.messaging.incoming.names.of-orders",
+        "mp.messaging.connector.mine.topic",
+        "kafka.topic.orders",
+    ],
+)
+def test_a_property_of_no_channel_with_a_connector_is_a_warning(name: str) -> None:
+    settings = loaded(
+        f"{name}=shop\nmp.messaging.incoming.orders.group.id=g\nmp.messaging.incoming.orders.connector=smallrye-kafka\n"
+    )
+    assert settings.incoming.keys() == {"orders"}
+    (warning,) = settings.warnings
+    assert f"application.properties, line 1: {name}: " in warning and "'shop'" not in warning
+
+
+def test_a_channel_without_a_connector_is_one_unless_all_its_properties_are_variables() -> None:
+    shared = "mp.messaging.incoming.common.auto.offset.reset=earliest\n"
+    orders = (
+        "mp.messaging.incoming.orders.group.id=g\nmp.messaging.incoming.orders.connector=smallrye-kafka\n"
+        "mp.messaging.incoming.orders.auto.offset.reset=${mp.messaging.incoming.common.auto.offset.reset}\n"
+    )
+    settings = loaded(shared + orders)
+    assert settings.incoming.keys() == {"orders"}
+    assert settings.incoming["orders"].auto_offset_reset == "earliest"
+    (warning,) = settings.warnings
+    assert "'common' has no connector, and its properties are taken for variables" in warning
+    assert loaded(shared + orders + "mp.messaging.incoming.common.group.id=g").incoming.keys() == {"common", "orders"}
+    alone = orders.replace("mp.messaging.incoming.orders.connector=smallrye-kafka\n", "")
+    assert loaded(shared + alone + "kafka.group.id=g").incoming.keys() == {"common", "orders"}
+
+
 SECRETS = """
 kafka.bootstrap.servers=kafka:9092
 kafka.security.protocol=SASL_SSL
@@ -487,9 +657,35 @@ mp.messaging.incoming.orders.auto.commit.interval.ms=${{nothing.${{canary.name}}
 canary.name=canary
 kafka.ssl.key.pasword=canary
 mp.messaging.ssl.password=canary
+mp.messaging.mine.sasl.pw=canary
+mp.messaging.outgoing.invoices.group.password=canary
 mp.messaging.outgoing.invoices.basic.auth.user.info=me:canary
 mp.messaging.outgoing.other.basic.auth.user.info=canary
 """
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        r"mp.messaging.a\n\u001b[31mb=x",
+        r"kafka.a\n\u001b[31mb=x",
+        r"smallrye.messaging.a\n\u001b[31mb=x",
+        r"mp.messaging.connector.a\n\u001b[31mb.c=x",
+        r"mp.messaging.incoming.a\n\u001b[31mb.topic=x",
+        r"mp.messaging.outgoing.out.topic=t" "\n" r"mp.messaging.outgoing.out.group.id=a\n\u001b[31mb",
+    ],
+)
+def test_a_warning_is_one_line_that_a_terminal_can_show(line: str) -> None:
+    (warning,) = loaded(f"{line}\nmp.messaging.incoming.orders.group.id=g\n").warnings
+    assert warning.isprintable()
+    assert r"a\n\x1b[31mb" in warning
+
+
+def test_no_warning_shows_a_secret() -> None:
+    text = "mp.messaging.mine.pw=canary\nkafka.mine.pw=canary\nmp.messaging.incoming.orders.group.id=g\n"
+    warnings = loaded(text).warnings
+    assert len(warnings) == 2
+    assert "canary" not in str(warnings) and "mp.messaging.mine.pw: " in str(warnings)
 
 
 def test_no_problem_shows_a_secret() -> None:

@@ -6,6 +6,7 @@ import tomllib
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -99,6 +100,38 @@ def test_warnings_stand_above_it() -> None:
     toml = printed("mp.messaging.incoming.orders.topic=t\n")
     assert "# warning: " in toml.splitlines()[1]
     assert "without group.id and quarkus.application.name" in toml.splitlines()[1]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mp.messaging.incoming.orders.topic=t",
+        "mp.messaging.incoming.orders.group.id=${quarkus.uuid}",
+        "mp.messaging.incoming.orders.group.id=shop-${quarkus.uuid}",
+        "kafka.group.id=${quarkus.uuid}",
+    ],
+)
+def test_a_group_that_is_another_one_at_each_start_is_left_to_whoever_moves(line: str) -> None:
+    path = written(f"mp.messaging.incoming.orders.auto.offset.reset=earliest\n{line}\n")
+    one, two = (toml_of_quarkus(path, {})[0] for _ in range(2))
+    assert one == two
+    comment = '# group_id = "orders"  # SmallRye takes a new group at each start; set the one that all replicas share'
+    assert comment in one.splitlines()
+    again = loading.write(path.parent, "reactive-kafka.toml", one)
+    assert "group_id" in loading.only_problem(again)
+    uncommented = loading.write(path.parent, "reactive-kafka.toml", one.replace("# group_id", "group_id"))
+    assert loading.loaded(uncommented).incoming["orders"].group_id == "orders"
+
+
+def test_nothing_that_is_another_one_at_each_start_is_fixed() -> None:
+    path = written(
+        "mp.messaging.outgoing.out.connector=smallrye-kafka\n"
+        "mp.messaging.outgoing.out.transactional.id=tx-${quarkus.uuid}\nmp.messaging.outgoing.out.acks=all\n"
+        "mp.messaging.outgoing.out.client.id=${quarkus.uuid}\n"
+    )
+    one, two = (toml_of_quarkus(path, {})[0] for _ in range(2))
+    assert one == two
+    assert "# transactional_id = " in one and "# client_id = " in one
 
 
 def test_our_own_variables_are_no_part_of_it() -> None:
