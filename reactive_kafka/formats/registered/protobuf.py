@@ -171,6 +171,8 @@ def _file(schema: Schema, refused: type[Exception], what: str) -> Any:
         raise refused(f"{what} is no Protobuf schema, but one of {schema.kind}")
     try:
         return file_of(schema)
+    except FormatError as error:
+        raise refused(f"{what} of the registry cannot be used: {error}") from None
     except Exception as error:  # the registry's, and anybody's
         raise refused(f"{what} of the registry cannot be used: {type(error).__name__}: {error}") from error
 
