@@ -62,6 +62,7 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
     generated = {one.DESCRIPTOR.full_name: one for one in kinds} if all(is_message(one) for one in kinds) else None
     model = None if generated is not None else model_for(asked)
     members = {} if generated is not None else named_models(asked)
+    is_plain = asked.is_free and asked.base in (Any, object, dict, dict[str, Any])
 
     def reader_of(first: bytes, indexes: tuple[int, ...]) -> tuple[Any, FromPlain | None]:
         id = named_by(first)
@@ -90,7 +91,7 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
             message = kind.FromString(value[at:])
         except errors.DecodeError:
             raise DecodeError(f"not a message {kind.DESCRIPTOR.full_name} of {named_by(first)}") from None
-        return message if from_plain is None else from_plain(to_plain(message))
+        return message if from_plain is None else from_plain(to_plain(message, is_plain))
 
     def explain(error: Exception) -> DecodeError:
         if model is not None and not isinstance(error, DecodeError):
