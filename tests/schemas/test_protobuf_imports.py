@@ -149,6 +149,15 @@ def test_a_built_in_file_wins_over_a_reference_of_its_name(tmp_path: Path, as_te
     assert list(asked.fields_by_name) == ["currency_code", "units", "nanos"]
 
 
+def test_a_file_that_needs_another_content_of_a_built_in_file_is_refused(tmp_path: Path) -> None:
+    text = 'syntax = "proto3"; import "google/type/money.proto"; message Price { google.type.Coins coins = 1; }'
+    coins = 'syntax = "proto3"; package google.type; message Coins {}'
+    written(tmp_path, {"price.proto": text, "google/type/money.proto": coins})
+    source = Registered(Schemas("orders"), "orders", file=str(tmp_path / "price.proto"))
+    with pytest.raises(FormatError, match=r"price.proto does not fit the files that are built in .*Coins"):
+        decoder_for(dict, "protobuf", source)
+
+
 def test_common_types_that_confluents_serialisers_lack_are_referred_to_and_read_without_a_reference() -> None:
     name = "google/type/interval.proto"
     main = FileDescriptorProto(name="main.proto", syntax="proto3", dependency=[name])

@@ -158,8 +158,16 @@ def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
 
 
 def loaded(file: str) -> Schema:
-    """The schema of a ``.proto`` file, compiled."""
-    return schema_of_file(compiled(file))
+    """The schema of a ``.proto`` file, compiled.
+
+    FormatError: protoc does not take it, or it needs another content of a file that is built in.
+    """
+    schema = schema_of_file(compiled(file))
+    try:
+        file_of(schema)
+    except TypeError as error:
+        raise FormatError(f"{file} does not fit the files that are built in and that it imports: {error}") from error
+    return schema
 
 
 def _serialize(message: Any) -> bytes:
