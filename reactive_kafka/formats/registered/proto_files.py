@@ -191,7 +191,7 @@ def compiled(file: str) -> Any:
 def compiled_text(schema: Schema) -> str:
     """``.proto`` text, whose references are serialized files, as one itself; FormatError as in :func:`compiled`."""
     with tempfile.TemporaryDirectory(prefix="reactive-kafka-") as folder:
-        Path(folder, "the_schema.proto").write_text(schema.text)
+        Path(folder, "the_schema.proto").write_text(schema.text, encoding="utf-8")
         return text_of(_compiled([Path(folder)], "the_schema.proto", _referred_to(schema)).serialized_pb)
 
 
