@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -281,3 +283,29 @@ async def test_why_a_registrys_text_is_no_schema_is_in_the_reason_of_the_letter(
         (letter,) = test.records("dead-letter-topic-orders")
     assert b'the_schema.proto:1:32: "Foo" is not defined' in (dict(letter.headers)["dead-letter-reason"] or b"")
     assert letter.value == b"\0\0\0\0\1\0"
+
+
+WITHOUT_COMMON_TYPES = """
+import sys
+sys.modules["google.type"] = None
+from reactive_kafka.errors import MissingExtraError
+from reactive_kafka.formats.registered.proto_files import compiled
+compiled(sys.argv[1])
+try:
+    compiled(sys.argv[2])
+except MissingExtraError as error:
+    print(error)
+"""
+
+
+def test_without_the_package_of_googles_common_types_only_schemas_that_import_them_are_refused(tmp_path: Path) -> None:
+    plain = 'syntax = "proto3"; import "confluent/meta.proto"; message Order {}'
+    written(tmp_path, {"plain.proto": plain, "price.proto": PRICE})
+    ended = subprocess.run(
+        [sys.executable, "-c", WITHOUT_COMMON_TYPES, str(tmp_path / "plain.proto"), str(tmp_path / "price.proto")],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert "pip install 'reactive-kafka[protobuf]'" in ended.stdout, ended.stderr
