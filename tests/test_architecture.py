@@ -65,7 +65,7 @@ DOORS: dict[str, set[str]] = {
     "fastavro": {"formats.registered.avro"},
     "google": {"formats", "spark.session.connect_session"},
     "grpc": {"spark.session.connect_session"},
-    "grpc_tools": {"formats.registered.proto_files"},
+    "grpc_tools": {"formats.registered.proto_compiler"},
     "jsonschema": {"formats.registered.json_check", "formats.registered.json_documents"},
     "msgspec": {"formats", "spark.batches.fields"},
     "opentelemetry": {"tracing.tracer"},

@@ -42,6 +42,7 @@ from reactive_kafka.handlers.spec import (
     outgoing_spec,
     tried,
 )
+from reactive_kafka.handlers.written import unwritable
 
 if TYPE_CHECKING:
     from reactive_kafka.spark.batches.function import SparkDecoration
@@ -147,6 +148,7 @@ class Registry:
         made = {name: memory_spec(matches[name], one, problems) for name, one in handled}
         for match in chain.from_iterable(matches[name] for name, _ in handled):
             of_memory(outgoing, match.outgoing, match.who, problems)
+        problems += unwritable([*chain.from_iterable(matches.values())], found.sources, settings.outgoing)
         if problems:
             raise ConfigError(*dict.fromkeys(problems))
         fed = {name for entry in self.registrations.values() for name in entry.outgoing}

@@ -128,8 +128,8 @@ class RestRegistry:
             return schema._replace(text=text)
         try:
             return schema._replace(text=await to_thread.run_sync(compiled_text, schema))
-        except FormatError:
-            raise Refused("it is no Protobuf schema that protoc takes") from None
+        except FormatError as error:
+            raise Refused(f"it is no Protobuf schema that protoc takes: {error}") from None
 
     async def _get(self, path: str) -> Any:
         return await self._ask(path, None)

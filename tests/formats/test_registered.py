@@ -33,6 +33,7 @@ class Color(StrEnum):
 
 class Hard(Enum):
     ONE = 1
+    TWO = "two"
 
 
 class Inner(BaseModel):

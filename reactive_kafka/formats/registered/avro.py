@@ -15,7 +15,7 @@ from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.registered.avro_limits import Types, has_weightless_items, is_deep, is_recursive
 from reactive_kafka.formats.registered.avro_types import schema_of_type
 from reactive_kafka.formats.registered.members import named_models
-from reactive_kafka.formats.registered.plain import plain_maker
+from reactive_kafka.formats.registered.plain import is_model, plain_maker
 from reactive_kafka.formats.registered.schemas import (
     HEAD,
     IdOf,
@@ -135,6 +135,20 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
         return data.getvalue()
 
     return write
+
+
+def check_written(kind: Any) -> None:
+    """Check that the schema of a model, dataclass or struct can be made of it; other types have none.
+
+    Raises:
+        FormatError: It cannot; the text names class and field.
+    """
+    if not is_model(kind):
+        return
+    try:
+        _writer(schema_of_type(kind), kind.__name__)
+    except (NameError, TypeError) as error:  # of annotations that cannot be resolved
+        raise FormatError(f"{kind.__name__} has no Avro schema: {type(error).__name__}: {error}") from error
 
 
 def _as_it_is(value: Any) -> Any:

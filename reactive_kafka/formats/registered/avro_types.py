@@ -32,6 +32,9 @@ _PLAIN: dict[Any, Any] = {
     time: {"type": "long", "logicalType": "time-micros"},
     UUID: {"type": "string", "logicalType": "uuid"},
 }
+_BASES = {str: "string", int: "long", float: "double", bool: "boolean", list: "array", dict: "map"}
+_LATE = ("double", _PLAIN[date])
+"""Branches of a union that would take values of others: an int is written as a double, and a datetime as a date."""
 _MISSING: Any = object()
 _AVRO_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 
@@ -72,7 +75,7 @@ def _with_default(field: dict[str, Any], default: Any) -> dict[str, Any]:
     branches = field["type"]
     if isinstance(branches, list) and default is not None:
         branches = [one for one in branches if one != "null"] + ["null"] * ("null" in branches)
-        if len(branches) > 2:
+        if len(branches) > 2 or ("null" not in branches and _BASES.get(type(default)) != _base_of(branches[0])):
             return field
         field = field | {"type": branches}
     return field | {"default": default} if _is_json(default) else field
@@ -157,20 +160,63 @@ def _of(annotation: Any, named: dict[type, str]) -> Any:
     if base in _PLAIN:
         return _PLAIN[base]
     if is_union(base):
-        return [_of(one, named) for one in _told_apart(arguments)]
+        return _union(_told_apart(arguments), named)
     if origin in (list, set, frozenset, tuple) and (origin is not tuple or arguments[1:] == (...,)):
         return {"type": "array", "items": _of(arguments[0], named)}
     if origin is dict and arguments[0] is str:
         return {"type": "map", "values": _of(arguments[1], named)}
     if origin is Literal and all(isinstance(one, str) for one in arguments):
         return "string"
-    if isinstance(base, type) and issubclass(base, Enum) and issubclass(base, str):
-        if not all(re.fullmatch(_AVRO_NAME, one.value) for one in base):
-            return "string"
-        if base in named:
-            return named[base]
-        named[base] = base.__name__
-        return {"type": "enum", "name": base.__name__, "symbols": [one.value for one in base]}
+    if isinstance(base, type) and issubclass(base, Enum):
+        return _of_enum(base, named)
     if is_model(base):
         return _of_class(base, named)
     raise FormatError(f"{name_of(annotation)} has no plain Avro type: write the schema into a file")
+
+
+def _of_enum(kind: type[Enum], named: dict[type, str]) -> Any:
+    """An enum is written by its values, as in JSON: as Avro's enum where these can be its symbols."""
+    values = [one.value for one in kind]
+    if all(type(one) is int for one in values):
+        return "long"
+    if not all(isinstance(one, str) for one in values):
+        raise FormatError(
+            f"{kind.__name__} has values that are neither all strings nor all integers: write the schema into a file"
+        )
+    if not all(re.fullmatch(_AVRO_NAME, one) for one in values):
+        return "string"
+    if kind in named:
+        return named[kind]
+    if kind.__name__ in named.values():
+        raise FormatError(f"two classes of one schema are called {kind.__name__}: write the schema into a file")
+    named[kind] = kind.__name__
+    return {"type": "enum", "name": kind.__name__, "symbols": values}
+
+
+def _union(members: list[Any], named: dict[type, str]) -> Any:
+    """The branches of a union. Types of Python that are written alike are one branch.
+
+    Source: Avro specification, "Unions": at most one schema of each type, apart from named ones.
+    """
+    found: list[tuple[Any, Any]] = []
+    for member in members:
+        branch = _of(member, named)
+        if any(branch == one for _, one in found):
+            continue
+        for other, one in found:
+            if _base_of(branch) == _base_of(one):
+                raise FormatError(
+                    f"{name_of(other)} and {name_of(member)} are both Avro's {_base_of(one)}, and a union has each type"
+                    " once: keep one of them, or make a field of each"
+                )
+        found.append((member, branch))
+    branches = [branch for _, branch in found]
+    branches.sort(key=lambda branch: branch in _LATE)
+    return branches[0] if len(branches) == 1 else branches
+
+
+def _base_of(branch: Any) -> str:
+    """The type that a union has once; a name for those that it may have several of."""
+    if not isinstance(branch, dict):
+        return str(branch)
+    return str(branch.get("name", branch["type"]))

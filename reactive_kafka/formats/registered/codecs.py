@@ -46,3 +46,14 @@ def registered_encoder(name: str, source: Registered) -> Callable[[object], byte
         from reactive_kafka.formats.registered.protobuf import protobuf_encoder as encoder
     made: Callable[[object], bytes | None] = encoder(source)
     return made
+
+
+def check_written(name: str, kind: Any) -> None:
+    """Check that values of a type can be written without a schema file. FormatError: they cannot.
+
+    Only Avro's schemas of types have limits.
+    """
+    if name == "avro":
+        from reactive_kafka.formats.registered.avro import check_written as check
+
+        check(kind)

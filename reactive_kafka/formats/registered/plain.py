@@ -1,4 +1,7 @@
-"""Models and dataclasses as plain data: dicts, lists and the values in them, times and decimals as they are."""
+"""Models and dataclasses as plain data: dicts, lists and the values in them, times and decimals as they are.
+
+Members of an enum are their values, as in JSON. Tuples are lists: to fastavro a tuple in a union names its branch.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +10,17 @@ import sys
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum
 from typing import Any
 from uuid import UUID
 
 from pydantic import BaseModel, TypeAdapter
 
+from reactive_kafka.formats.models import words_of
+
 _KEPT = (bytes, date, datetime, time, timedelta, Decimal, UUID)
+_MADE_PLAIN = frozenset({"enum", "tuple", "any"})
+"""Kinds of pydantic's core schemas whose values are made plain here."""
 
 
 def is_struct(kind: Any) -> bool:
@@ -31,9 +39,24 @@ def plain_maker(kind: type) -> Callable[[Any], Any] | None:
     if is_struct(kind):
         import msgspec
 
+        if "TupleType" in repr(msgspec.inspect.type_info(kind)):
+            return lambda value: _made_plain(msgspec.to_builtins(value, builtin_types=_KEPT))
         return lambda value: msgspec.to_builtins(value, builtin_types=_KEPT)
     if not is_model(kind):
         return None
     adapter: TypeAdapter[Any] = TypeAdapter(kind)
     dump = adapter.dump_python
-    return lambda value: dump(value, by_alias=True)
+    if _MADE_PLAIN.isdisjoint(words_of(adapter.core_schema)):
+        return lambda value: dump(value, by_alias=True)
+    return lambda value: _made_plain(dump(value, by_alias=True))
+
+
+def _made_plain(plain: Any) -> Any:
+    """The same without enums and tuples, at any depth."""
+    if isinstance(plain, Enum):
+        return plain.value
+    if isinstance(plain, dict):
+        return {_made_plain(key): _made_plain(value) for key, value in plain.items()}
+    if isinstance(plain, list | tuple | set | frozenset):
+        return [_made_plain(one) for one in plain]
+    return plain

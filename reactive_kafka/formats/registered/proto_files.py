@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,9 +16,10 @@ from typing import Any
 
 from reactive_kafka.errors import MissingExtraError
 from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.registered.proto_compiler import protoc
+from reactive_kafka.formats.registered.proto_known import is_built_in, known_file, known_names
 from reactive_kafka.formats.registered.schemas import Reference, Schema
 
-_GOOGLES = "google/protobuf/"
 MOST_INDEXES = 100
 """How deep messages may stand inside of messages."""
 
@@ -41,14 +43,15 @@ def is_message(kind: Any) -> bool:
 
 
 def schema_of_file(file: Any) -> Schema:
-    """The schema of a file descriptor; what it imports, Google's own aside, goes to subjects of their names."""
+    """The schema of a file descriptor; what it imports goes to subjects of their names.
+
+    Files that every reader has (:mod:`.proto_known`) are not among these.
+    """
     proto = protobuf().descriptor_pb2.FileDescriptorProto()
     file.CopyToProto(proto)
     proto.ClearField("source_code_info")
     references = tuple(
-        Reference(one.name, one.name, 0, schema_of_file(one))
-        for one in file.dependencies
-        if not one.name.startswith(_GOOGLES)
+        Reference(one.name, one.name, 0, schema_of_file(one)) for one in file.dependencies if not is_built_in(one.name)
     )
     return Schema("PROTOBUF", text_of(proto.SerializeToString(deterministic=True)), references)
 
@@ -67,40 +70,36 @@ def is_serialized(text: str) -> bool:
 
 
 def file_of(schema: Schema) -> Any:
-    """The file descriptor of a schema whose texts are serialized files; any error means that they are none."""
+    """The file descriptor of a schema whose texts are serialized files; any error means that they are none.
+
+    FormatError: it imports a file that it does not refer to, and that is not built in.
+    """
     found = protobuf()
     pool = found.descriptor_pool.DescriptorPool()
-    for name, text in {**schema.texts(), "": schema.text}.items():
+    referred_to = _referred_to(schema)
+    for name, text in {**referred_to, "": schema.text}.items():
         proto = found.descriptor_pb2.FileDescriptorProto.FromString(base64.b64decode(text, validate=True))
         proto.name = name or "the schema.proto"
         for needed in proto.dependency:
-            _add_well_known(pool, needed)
+            if needed not in referred_to:
+                _add_known(pool, needed)
         pool.AddSerializedFile(proto.SerializeToString())
     return pool.FindFileByName("the schema.proto")
 
 
-def _add_well_known(pool: Any, name: str) -> None:
-    """Add a file of Google's own, and what it needs."""
-    if not name.startswith(_GOOGLES):
-        return
-    found = protobuf()
-    from google.protobuf import (  # noqa: F401  # each adds its file to the default pool
-        any_pb2,
-        api_pb2,
-        duration_pb2,
-        empty_pb2,
-        field_mask_pb2,
-        source_context_pb2,
-        struct_pb2,
-        timestamp_pb2,
-        type_pb2,
-        wrappers_pb2,
-    )
+def _referred_to(schema: Schema) -> dict[str, str]:
+    """Name -> text of the references, without files that are built in: of these there is one content only."""
+    return {name: text for name, text in schema.texts().items() if not is_built_in(name)}
 
-    file = found.descriptor_pool.Default().FindFileByName(name)
-    for needed in file.dependencies:
-        _add_well_known(pool, needed.name)
-    pool.AddSerializedFile(file.serialized_pb)
+
+def _add_known(pool: Any, name: str) -> None:
+    """Add a file that no schema refers to, and what it imports."""
+    file = known_file(name)
+    if file is None:
+        raise FormatError(f"it imports {name!r}, and has no reference to it")
+    for needed in file.dependency:
+        _add_known(pool, needed)
+    pool.AddSerializedFile(file.SerializeToString())
 
 
 def message_at(file: Any, indexes: Sequence[int]) -> Any:
@@ -175,45 +174,48 @@ def _read_varint(value: bytes, at: int) -> tuple[int, int]:
 
 
 def compiled(file: str) -> Any:
-    """The file descriptor of a ``.proto`` file, which may import others from its folder.
+    """The file descriptor of a ``.proto`` file. Its imports are looked for in its folder, then in each folder above.
 
-    FormatError: protoc does not take it, and has said why on the standard error.
+    FormatError: there is no such file, or protoc does not take it; the text says why.
     """
-    path = Path(file)
+    # Path.resolve() would follow links, and the file of a mounted ConfigMap is a link to another folder.
+    path = Path(os.path.abspath(file))  # noqa: PTH100
     if not path.is_file():
         raise FormatError(f"{file} cannot be read: there is no such file")
-    return _run_protoc(path.parent, path.name)
+    try:
+        return _compiled([path.parent, *path.parent.parents], path.name, {})
+    except FormatError as error:
+        raise FormatError(f"{file} is no .proto file that protoc takes: {error}") from None
 
 
 def compiled_text(schema: Schema) -> str:
     """``.proto`` text, whose references are serialized files, as one itself; FormatError as in :func:`compiled`."""
-    found = protobuf()
-    imported = found.descriptor_pb2.FileDescriptorSet()
-    for name, text in schema.texts().items():
-        proto = imported.file.add()
-        proto.MergeFromString(base64.b64decode(text, validate=True))
-        proto.name = name
     with tempfile.TemporaryDirectory(prefix="reactive-kafka-") as folder:
-        Path(folder, "the_schema.proto").write_text(schema.text)
-        Path(folder, "imported").write_bytes(imported.SerializeToString())
-        inside = [f"--descriptor_set_in={Path(folder, 'imported')}"] if imported.file else []
-        return text_of(_run_protoc(Path(folder), "the_schema.proto", *inside).serialized_pb)
+        Path(folder, "the_schema.proto").write_text(schema.text, encoding="utf-8")
+        return text_of(_compiled([Path(folder)], "the_schema.proto", _referred_to(schema)).serialized_pb)
 
 
-def _run_protoc(folder: Path, name: str, *more: str) -> Any:
-    try:
-        import grpc_tools
-        from grpc_tools import protoc
-    except ImportError as error:
-        raise MissingExtraError("reading .proto files", "protobuf") from error
+def _compiled(roots: list[Path], name: str, referred_to: dict[str, str]) -> Any:
     found = protobuf()
-    with tempfile.TemporaryDirectory(prefix="reactive-kafka-") as out:
-        well_known = Path(grpc_tools.__file__).parent / "_proto"
-        set_file = Path(out, "set")
-        arguments = ["protoc", f"-I{folder}", f"-I{well_known}", f"--descriptor_set_out={set_file}", *more]
-        if protoc.main([*arguments, "--include_imports", str(folder / name)]):
-            raise FormatError(f"{folder / name} is no .proto file that protoc takes")
-        files = found.descriptor_pb2.FileDescriptorSet.FromString(set_file.read_bytes())
+    given = found.descriptor_pb2.FileDescriptorSet()
+    for one, text in referred_to.items():
+        proto = given.file.add()
+        proto.MergeFromString(base64.b64decode(text, validate=True))
+        proto.name = one
+    missing = None
+    for one in known_names():
+        if one in referred_to:
+            continue
+        try:
+            given.file.append(known_file(one))
+        except MissingExtraError as error:
+            missing = error
+    try:
+        files = protoc(roots, name, given)
+    except FormatError as error:
+        if missing is not None and "google/type/" in str(error):
+            raise missing from error
+        raise
     pool = found.descriptor_pool.DescriptorPool()
     for proto in files.file:  # protoc has put what others import before them
         pool.AddSerializedFile(proto.SerializeToString())

@@ -5,69 +5,145 @@ Enums are their names. A field that may be absent, and is, is None. Google's wra
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
+
+from reactive_kafka.formats.registered.proto_times import datetime_of, timedelta_of, write_datetime, write_timedelta
 
 _WRAPPERS = frozenset(
     f"google.protobuf.{kind}Value"
     for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
-_JSON = frozenset(f"google.protobuf.{kind}" for kind in ("Struct", "Value", "ListValue", "Any", "FieldMask"))
+_TIMESTAMP = "google.protobuf.Timestamp"
+_DURATION = "google.protobuf.Duration"
+_ANY = "google.protobuf.Any"
+_MASK = "google.protobuf.FieldMask"
+_STRUCT = "google.protobuf.Struct"
+_LIST = "google.protobuf.ListValue"
+_VALUE = "google.protobuf.Value"
+_JSON = frozenset({_STRUCT, _LIST, _VALUE})
+_TYPE_KEY = "@type"
 _ENUM = 14  # FieldDescriptor.TYPE_ENUM
 
 
-def to_plain(message: Any) -> Any:
-    """What a message says, under the names of its fields."""
+def to_plain(message: Any, exact: bool = False) -> Any:
+    """What a message says, under the names of its fields.
+
+    Args:
+        message: Of any type.
+        exact: True if the data must be written back unchanged. A time keeps its nanoseconds in a subclass of datetime
+            or timedelta, and an absent ``Value`` is left out, because None is its null. False: times are ordinary
+            ones, and an absent ``Value`` is None.
+    """
     name = message.DESCRIPTOR.full_name
-    if name == "google.protobuf.Timestamp":
-        return message.ToDatetime(tzinfo=UTC)
-    if name == "google.protobuf.Duration":
-        return message.ToTimedelta()
+    if name == _TIMESTAMP:
+        return datetime_of(message, exact)
+    if name == _DURATION:
+        return timedelta_of(message, exact)
     if name in _WRAPPERS:
         return message.value
     if name in _JSON:
-        from google.protobuf.json_format import MessageToDict
+        return _of_json(message, name)
+    if name == _ANY:
+        return _of_any(message)
+    if name == _MASK:
+        return _of_mask(message)
+    plain = {}
+    for field in message.DESCRIPTOR.fields:
+        value = _field(message, field, exact)
+        if value is None and exact and _is_value(field) and not message.HasField(field.name):
+            continue
+        plain[field.name] = value
+    return plain
 
-        return MessageToDict(message, preserving_proto_field_name=True)
-    return {field.name: _field(message, field) for field in message.DESCRIPTOR.fields}
 
-
-def _field(message: Any, field: Any) -> Any:
+def _field(message: Any, field: Any, exact: bool) -> Any:
     if _is_repeated(field):
         given = getattr(message, field.name)
         if _is_map(field):
             value = field.message_type.fields_by_name["value"]
-            return {key: _one(given[key], value) for key in given}
-        return [_one(one, field) for one in given]
+            return {key: _one(given[key], value, exact) for key in given}
+        return [_one(one, field, exact) for one in given]
     if field.has_presence and not message.HasField(field.name):
         return None
-    return _one(getattr(message, field.name), field)
+    return _one(getattr(message, field.name), field, exact)
 
 
-def _one(value: Any, field: Any) -> Any:
+def _one(value: Any, field: Any, exact: bool) -> Any:
     if field.message_type is not None:
-        return to_plain(value)
+        return to_plain(value, exact)
     if field.type == _ENUM:
         known = field.enum_type.values_by_number.get(value)
         return value if known is None else known.name
     return value
 
 
+def _of_json(message: Any, name: str) -> Any:
+    """Data of any shape. Numbers that JSON does not have, as NaN, are numbers of Python."""
+    if name == _STRUCT:
+        return {key: _of_json(message.fields[key], _VALUE) for key in message.fields}
+    if name == _LIST:
+        return [_of_json(one, _VALUE) for one in message.values]
+    kind = message.WhichOneof("kind")
+    if kind is None or kind == "null_value":
+        return None
+    value = getattr(message, kind)
+    if kind == "struct_value":
+        return _of_json(value, _STRUCT)
+    return _of_json(value, _LIST) if kind == "list_value" else value
+
+
+def _of_any(message: Any) -> Any:
+    """A message of a type that is known here as Protobuf's JSON has it; else its bytes, with the URL of its type.
+
+    Its schema may be out of reach, and the record is useful without it.
+    """
+    from google.protobuf.json_format import Error, MessageToDict
+    from google.protobuf.message import DecodeError
+
+    for pool in _pools(message):
+        try:
+            return MessageToDict(message, preserving_proto_field_name=True, descriptor_pool=pool)
+        except (TypeError, ValueError, DecodeError, Error):
+            continue
+    return {_TYPE_KEY: message.type_url, "value": message.value}
+
+
+def _pools(message: Any) -> tuple[Any, Any]:
+    """Where types are looked for: among those of the schema, then among the generated classes of the process."""
+    from google.protobuf.descriptor_pool import Default
+
+    return message.DESCRIPTOR.file.pool, Default()
+
+
+def _of_mask(message: Any) -> Any:
+    """As Protobuf's JSON has it; paths that it has no form for are a list."""
+    try:
+        return message.ToJsonString()
+    except ValueError:
+        return {"paths": list(message.paths)}
+
+
 def fill(message: Any, plain: Any) -> None:
     """Say in a message what plain data says; ValueError or TypeError: it does not fit."""
     name = message.DESCRIPTOR.full_name
-    if name == "google.protobuf.Timestamp" and isinstance(plain, datetime):
-        message.FromDatetime(plain)
-    elif name == "google.protobuf.Duration" and isinstance(plain, timedelta):
-        message.FromTimedelta(plain)
+    if name == _TIMESTAMP and isinstance(plain, datetime):
+        write_datetime(message, plain)
+    elif name == _DURATION and isinstance(plain, timedelta):
+        write_timedelta(message, plain)
+    elif name in (_TIMESTAMP, _DURATION, _MASK) and isinstance(plain, str):
+        message.FromJsonString(plain)
     elif name in _WRAPPERS:
         message.value = plain
     elif name in _JSON:
         from google.protobuf.json_format import ParseDict
 
         ParseDict(plain, message)
+    elif name == _ANY:
+        _fill_any(message, plain)
     elif isinstance(plain, Mapping):
         fields = message.DESCRIPTOR.fields_by_name
         for key, value in plain.items():
@@ -75,8 +151,59 @@ def fill(message: Any, plain: Any) -> None:
                 raise ValueError(f"{message.DESCRIPTOR.name} has no field {key!r}")
             if value is not None:
                 _fill_field(message, fields[key], value)
+            elif _is_null(fields[key], plain):
+                getattr(message, key).null_value = 0
     else:
         raise TypeError(f"{message.DESCRIPTOR.name} takes a mapping")
+
+
+def _fill_any(message: Any, plain: Any) -> None:
+    from google.protobuf.json_format import ParseDict
+
+    if not isinstance(plain, Mapping):
+        raise TypeError("Any takes a mapping")
+    is_raw = plain.keys() == {_TYPE_KEY, "value"}
+    if is_raw and isinstance(plain["value"], bytes):
+        message.type_url = plain[_TYPE_KEY]
+        message.value = plain["value"]
+        return
+    url = str(plain.get(_TYPE_KEY, ""))
+    for pool in _pools(message):
+        if _has(pool, url):
+            ParseDict(dict(plain), message, descriptor_pool=pool)
+            return
+    if not plain:
+        return
+    if not is_raw or not isinstance(plain["value"], str):
+        raise ValueError("the type of an Any is not known here: its value is to be bytes")
+    # The bytes have been in JSON.
+    message.value = base64.b64decode(plain["value"], validate=True)
+    message.type_url = url
+
+
+def _has(pool: Any, url: str) -> bool:
+    try:
+        pool.FindMessageTypeByName(url.rpartition("/")[2])
+    except KeyError:
+        return False
+    return True
+
+
+def _is_null(field: Any, plain: Mapping[str, Any]) -> bool:
+    """Whether None is the null of a ``Value``. Of several fields that exclude each other one may be given."""
+    if not _is_value(field):
+        return False
+    one_of = field.containing_oneof
+    if one_of is None:
+        return True
+    others = [one for one in one_of.fields if one.name != field.name]
+    return not any(plain.get(one.name) is not None or (one.name in plain and _is_value(one)) for one in others)
+
+
+def _is_value(field: Any) -> bool:
+    """Whether it is one ``Value``."""
+    kind = field.message_type
+    return kind is not None and kind.full_name == _VALUE and not _is_repeated(field)
 
 
 def _fill_field(message: Any, field: Any, value: Any) -> None:

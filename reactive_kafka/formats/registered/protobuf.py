@@ -62,6 +62,7 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
     generated = {one.DESCRIPTOR.full_name: one for one in kinds} if all(is_message(one) for one in kinds) else None
     model = None if generated is not None else model_for(asked)
     members = {} if generated is not None else named_models(asked)
+    is_plain = asked.is_free and asked.base in (Any, object, dict, dict[str, Any])
 
     def reader_of(first: bytes, indexes: tuple[int, ...]) -> tuple[Any, FromPlain | None]:
         id = named_by(first)
@@ -90,7 +91,7 @@ def protobuf_decoder(asked: Wanted, source: Registered) -> Decoder:
             message = kind.FromString(value[at:])
         except errors.DecodeError:
             raise DecodeError(f"not a message {kind.DESCRIPTOR.full_name} of {named_by(first)}") from None
-        return message if from_plain is None else from_plain(to_plain(message))
+        return message if from_plain is None else from_plain(to_plain(message, is_plain))
 
     def explain(error: Exception) -> DecodeError:
         if model is not None and not isinstance(error, DecodeError):
@@ -157,8 +158,16 @@ def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
 
 
 def loaded(file: str) -> Schema:
-    """The schema of a ``.proto`` file, compiled."""
-    return schema_of_file(compiled(file))
+    """The schema of a ``.proto`` file, compiled.
+
+    FormatError: protoc does not take it, or it needs another content of a file that is built in.
+    """
+    schema = schema_of_file(compiled(file))
+    try:
+        file_of(schema)
+    except TypeError as error:
+        raise FormatError(f"{file} does not fit the files that are built in and that it imports: {error}") from error
+    return schema
 
 
 def _serialize(message: Any) -> bytes:
@@ -171,6 +180,8 @@ def _file(schema: Schema, refused: type[Exception], what: str) -> Any:
         raise refused(f"{what} is no Protobuf schema, but one of {schema.kind}")
     try:
         return file_of(schema)
+    except FormatError as error:
+        raise refused(f"{what} of the registry cannot be used: {error}") from None
     except Exception as error:  # the registry's, and anybody's
         raise refused(f"{what} of the registry cannot be used: {type(error).__name__}: {error}") from error
 
