@@ -185,7 +185,7 @@ class CheckpointRows:
         """Ask the store for a row, if it has had nothing to answer for a while; readiness tells what comes of it."""
         used = [claim for claim in self.claims if claim.tracker is not None and not claim.tracker.is_closed]
         if used and self.clock.monotonic() - self._answered_at >= LOOK_S:
-            # What it raises is told by then.
+            # ask() has recorded the error, and readiness names it.
             with suppress(BrokerError, CorruptCheckpointError):
                 await self.ask(self._answer(used[0].partition), is_write=False)
 

@@ -173,7 +173,7 @@ LOGGERS = (
     "aiokafka.producer.producer",
     "aiokafka.producer.sender",
 )
-"""The loggers of the client. A filter sees the lines of its own logger only, and of none below it."""
+"""The loggers of the client. A filter sees only the lines of the logger that it is attached to."""
 _quiet = QuietFilter()
 for _name in LOGGERS:
     logging.getLogger(_name).addFilter(_quiet)
@@ -181,7 +181,7 @@ for _name in LOGGERS:
 
 @contextmanager
 def as_ours() -> Iterator[None]:
-    """Around calls of a client, and around the start of tasks that call it: what it logs there is about ours."""
+    """Mark what the client logs in this block, and in tasks that start in it, as being about a client of ours."""
     kept = is_ours.set(True)
     try:
         yield

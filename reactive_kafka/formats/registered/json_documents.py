@@ -203,7 +203,7 @@ def _with_references(path: Path, top: Path, inside: tuple[Path, ...]) -> Schema:
     for name, place in sorted(names.items()):
         other = Path(os.path.normpath(path.parent / place))
         if urlsplit(name).scheme and not other.exists():
-            # it leads nowhere, which is told when the schema is compiled
+            # The reference leads nowhere. Compiling the schema raises for it.
             continue
         subject = name if urlsplit(name).scheme else Path(os.path.relpath(other, top)).as_posix()
         references.append(Reference(name, subject, 0, _with_references(other, top, (*inside, path))))
