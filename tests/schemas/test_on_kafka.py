@@ -33,13 +33,14 @@ pytestmark = pytest.mark.kafka
 PARTITIONS = 3
 EACH = 12
 """Records of each version of the schema, and of each mode."""
+PAGE = "default backend - 404"
+"""What an ingress without its backend answers. A 404 of the registry itself says that it has no such schema."""
 FAULTS: list[tuple[int | str, str]] = [
     ("away", "away: [Errno 111] Connection refused"),
     ("slow", "slow: no answer within 0.3 s"),
     ("noise", "its answer is not the JSON of a schema registry"),
     (401, "401: it refuses these credentials"),
     (404, "404: no schema registry answers at this path"),
-    (409, "409: told to answer 409"),
     (429, "429: too many requests"),
     (500, "500: told to answer 500"),
 ]
@@ -64,10 +65,11 @@ def begin(registry: RegistryServer, fault: int | str) -> None:
         registry.stop()
     else:
         registry.fault = fault
+        registry.body = PAGE if fault == 404 else None
 
 
 def repair(registry: RegistryServer) -> None:
-    registry.fault = None
+    registry.fault = registry.body = None
     registry.stop()
     registry.start()
 
