@@ -116,7 +116,7 @@ def _has_idle_auto_interval(view: View) -> bool:
     interval = view.setting("commit_interval")
     if kafkas is None or interval is None or view["enable_auto_commit"]:
         return False
-    # Elsewhere the channel has a commit_interval of its own, over that of [kafka] or of a lower layer.
+    # Otherwise the channel sets commit_interval itself, which overrides [kafka] or a lower layer.
     return (kafkas.where, kafkas.origin) == (interval.where, interval.origin)
 
 

@@ -173,7 +173,7 @@ def is_media_type(text: str) -> bool:
 
 
 def text_problem(name: str, value: str) -> str | None:
-    """What is wrong with the text of an attribute, as what follows its name.
+    """Why the text of an attribute is invalid, as words to put after its name.
 
     A ``dataschema`` may be relative, which the specification does not allow and writers do.
     """

@@ -62,7 +62,7 @@ class TextSource:
         return text
 
     def remarks(self) -> list[str]:
-        """What is odd about the reader's schema, though it can be used.
+        """Problems of the reader's schema that do not keep it from being used, as sentences.
 
         Raises:
             FormatError: It cannot be used.

@@ -54,7 +54,7 @@ class Notes:
         self.warn_at(given.origin, where, why)
 
     def warn_at(self, origin: Origin, where: str, why: str) -> None:
-        """The same of what is no single property. It is one line, whatever names the file has."""
+        """Warn of something that is not a single property, in one line: line breaks in names are escaped."""
         self.warnings[escaped(f"{origin}: {where}: {why}")] = None
 
     def warn_of_protocols(self, given: Given, protocol: Given | None) -> None:

@@ -65,7 +65,7 @@ def why_not(error: Exception) -> str:
 
 
 def specification_of(draft: Any) -> Any:
-    """referencing's rules of a draft: what is a subschema there, and what an identifier."""
+    """The rules of a draft for the library referencing: where subschemas and identifiers stand."""
     from referencing.jsonschema import specification_with
 
     return specification_with(draft.ID_OF(draft.META_SCHEMA))
@@ -174,7 +174,7 @@ def _path_to(document: Any, schema: dict[str, Any]) -> tuple[str, ...] | None:
 
 
 def loaded(file: str) -> Schema:
-    """The schema of a file, with the files beside it that it refers to, and those that these refer to.
+    """The schema of a file, with the neighbouring files that it refers to, directly or through others.
 
     Raises:
         FormatError: A file cannot be read, or they refer to each other in a circle.
@@ -197,7 +197,8 @@ def _with_references(path: Path, top: Path, inside: tuple[Path, ...]) -> Schema:
         raise FormatError(f"{path} cannot be read: {error.strerror}") from error
     except ValueError as error:
         raise FormatError(f"{path} is no JSON: {error}") from error
-    except Exception as error:  # whatever a library makes of what is no schema
+    # The library raises many kinds of errors for a document that is not a schema.
+    except Exception as error:
         raise FormatError(f"{path} is no JSON Schema that can be used: {why_not(error)}") from error
     references = []
     for name, place in sorted(names.items()):

@@ -88,7 +88,7 @@ def file_of(schema: Schema) -> Any:
 
 
 def _referred_to(schema: Schema) -> dict[str, str]:
-    """Name -> text of the references, without files that are built in: of these there is one content only."""
+    """Name -> text of the references. Built-in files are left out, because our copy of them always counts."""
     return {name: text for name, text in schema.texts().items() if not is_built_in(name)}
 
 

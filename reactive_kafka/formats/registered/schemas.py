@@ -155,7 +155,7 @@ class Asker(Protocol):
         """What a channel has waited for longer than a moment, and why."""
 
     def remark(self, schemas: Schemas, text: str) -> None:
-        """Report what is odd about a schema."""
+        """Report a problem of a schema that can be used all the same."""
 
 
 class Schemas:
@@ -186,7 +186,7 @@ class Schemas:
                 asker.remark(self, text)
 
     def remark(self, text: str) -> None:
-        """Report what is odd about a schema that can be used: at once, or when the application starts."""
+        """Report a problem of a schema that can be used all the same: at once, or when the application starts."""
         if self.asker is not None:
             self.asker.remark(self, text)
         elif text not in self.remarks:
