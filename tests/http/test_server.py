@@ -333,7 +333,7 @@ def test_a_blocked_loop_does_not_answer_the_liveness_probe(elsewhere: LoopInThre
     unblock = threading.Event()
     url = f"{elsewhere.server.url}/health/live"
     with httpx.Client(trust_env=False, timeout=0.5) as client:
-        assert client.get(url).status_code == 200
+        assert client.get(url, timeout=10).status_code == 200
         elsewhere.loop.call_soon_threadsafe(unblock.wait, 30)
         try:
             with pytest.raises(httpx.ReadTimeout):
