@@ -462,8 +462,17 @@ def _in_one_call(history: History, tp: Partition, offset: int, begin: int) -> bo
     return any(history.events[other].call == call for other in history.records[tp, offset].begins)
 
 
+def _was_taken_before(begin: Event, reset: Event | None) -> bool:
+    """Whether a call begins at the moment of a reset with a record from before the new start.
+
+    A worker had taken it, and its first step came later in the same turn of the loop.
+    """
+    return reset is not None and begin.at == reset.at and begin.offset < reset.offset
+
+
 def _one_at_a_time(history: History) -> Iterator[Violation]:
     running: dict[tuple[str, object], Event] = {}
+    resets: dict[Partition, Event] = {}
     twice = unaware(history)
     by_two: set[tuple[str, Partition]] = (
         set()
@@ -475,6 +484,10 @@ def _one_at_a_time(history: History) -> Iterator[Violation]:
                 gone = [key for key, one in running.items() if one.tp == event.tp]
                 for key in gone:
                     del running[key]
+            if event.kind == "reset":
+                resets[event.tp] = event
+        elif event.kind == "begin" and _was_taken_before(event, resets.get(event.tp)):
+            continue
         elif event.kind in ("begin", "end", "letter", "copy") and event.offset in history.case.log.get(event.tp, {}):
             key = event.who, _lane(history, event.tp, event.offset)
             before = running.get(key)
@@ -601,13 +614,18 @@ def _eras(history: History) -> dict[Partition, list[_Era]]:
     """Each ends when its owner has let go, or when its channel has failed: what is done later need not count."""
     eras: dict[Partition, list[_Era]] = defaultdict(list)
     committed: dict[Partition, int] = defaultdict(int)
-    for index, event in history.of("assigned", "revoked", "commit", "failed"):
+    for index, event in history.of("assigned", "revoked", "left", "commit", "failed"):
         of_tp = eras[event.tp]
         if event.kind == "commit":
             committed[event.tp] = event.offset
         elif event.kind == "failed":
             for other in eras.values():
                 if other and other[-1].who == event.who:
+                    other[-1] = other[-1]._replace(end=min(index, other[-1].end))
+        elif event.kind == "left":
+            # A stop whose time is over leaves without a revocation, and calls may run on.
+            for other in eras.values():
+                if other and (other[-1].who, other[-1].client) == (event.who, event.client):
                     other[-1] = other[-1]._replace(end=min(index, other[-1].end))
         elif event.kind == "revoked":
             if of_tp and (of_tp[-1].who, of_tp[-1].client) == (event.who, event.client):

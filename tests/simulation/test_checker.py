@@ -230,6 +230,21 @@ def test_a_letter_whose_writer_was_told_that_it_failed_need_not_count() -> None:
     assert broken(case(assigned(), handled(0, 1), commit(2), failed, moved)) == {"I7"}
 
 
+def test_what_ends_after_its_client_has_left_need_not_count() -> None:
+    """A stop whose time is over leaves without a revocation, and calls run on."""
+    begun, left = [assigned(), *handled(0), begin(1), *commit(1)], Event(0.0, "left", "A1")
+    moved = [assigned("A2", 2), *handled(1, 2, who="A2", call=10), *commit(3, 2, who="A2")]
+    assert broken(case(begun, left, end(1), moved)) == set()
+    assert "I7" in broken(case(begun, end(1), left, moved))
+
+
+@pytest.mark.parametrize(("begun_at", "found"), [(20.0, set()), (20.5, {"I6"})])
+def test_a_call_that_a_worker_had_taken_begins_at_the_moment_of_a_reset(begun_at: float, found: set[str]) -> None:
+    gone, reset = Event(0.5, "compacted", "", TP, 0), Event(20.0, "reset", "A1", TP, 1, note="from 0")
+    both = [event._replace(at=begun_at) for event in (begin(0), begin(1), end(0), end(1))]
+    assert broken(case(assigned(), gone, reset, both, handled(2), commit(3))) & {"I6"} == found
+
+
 def test_an_attempt_belongs_to_the_assignment_in_which_its_record_was_begun() -> None:
     failed, again = TWO_ATTEMPTS[:2], TWO_ATTEMPTS[2:]
     late = case(
