@@ -144,7 +144,7 @@ def fill(message: Any, plain: Any, path: str = "") -> None:
         path: Of the message in the value that is written, for errors: ``order.at``.
 
     Raises:
-        EncodeError: A time has no zone; the text names the field.
+        EncodeError: A time has no zone, or a message is not given as a mapping; the text names the field.
         ValueError, TypeError: It does not fit.
     """
     name = message.DESCRIPTOR.full_name
@@ -174,7 +174,7 @@ def fill(message: Any, plain: Any, path: str = "") -> None:
             elif _is_null(fields[key], plain):
                 getattr(message, key).null_value = 0
     else:
-        raise TypeError(f"{message.DESCRIPTOR.name} takes a mapping")
+        raise EncodeError(f"{path or 'it'} takes a message, a model or a dict, not {type(plain).__name__}")
 
 
 def _fill_any(message: Any, plain: Any, path: str) -> None:
