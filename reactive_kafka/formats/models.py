@@ -23,6 +23,7 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, S
 from pydantic_core.core_schema import ErrorType
 
 from reactive_kafka.errors import DecodeError
+from reactive_kafka.formats.exact_decimals import exactly
 from reactive_kafka.formats.guarding import Decoder, Explain, Read, guarded
 from reactive_kafka.formats.like_json import reader_like_json
 from reactive_kafka.formats.names import FormatError
@@ -187,6 +188,7 @@ def _pydantic_model(wanted: Wanted) -> Model:
         raise FormatError(f"{wanted.name} cannot be read from JSON: {reason}") from error
     # Twice as fast as a validator with nothing to check.
     careful = _plain_reader(wanted.annotation) if wanted.annotation in _JSON_NAMES else validator.validate_json
+    careful = exactly(careful, schema)
     quick = quick_reader(wanted.annotation, schema)
     from_object = validator.validate_python
     from_value = reader_like_json(schema) or from_object
