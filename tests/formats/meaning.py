@@ -280,6 +280,58 @@ ROWS = (
 )
 
 
+class Column(NamedTuple):
+    """Spark's column of a type, and what it has of the value's JSON."""
+
+    kind: str
+    has: Any = SAME
+    note: str = ""
+    rejected: bool = False
+
+    def for_people(self) -> str:
+        """The cell in the page."""
+        if self.rejected:
+            return f"{self.kind}: rejected, {self.note}"
+        return f"{self.kind}, {self.note}" if self.note else self.kind
+
+
+NO_COLUMN = Column("no column: refused at the start", rejected=True)
+ARRAY = Column("array of bigint", [1, 2])
+
+COLUMNS_OF_SPARK: dict[str, Column] = {
+    "`bool`": Column("boolean"),
+    "`int`": Column("bigint"),
+    "`int` beyond 64 bits": Column("bigint", rejected=True, note="it is too large"),
+    "`float`": Column("double"),
+    "infinity and NaN in a pydantic model": Column("double", rejected=True, note="it is `null`"),
+    "`Decimal`": Column("decimal(38, 18)"),
+    "`str`": Column("string"),
+    "`bytes` that are UTF-8, in a struct": Column("binary"),
+    "`bytes` that are UTF-8, otherwise": Column("binary"),
+    "`bytes` that are not UTF-8, in a struct": Column("binary"),
+    "`None`": Column("bigint"),
+    "`datetime` with a zone": Column("timestamp"),
+    "`datetime` in another zone than UTC": Column("timestamp", note="the moment"),
+    "`datetime` without a zone": Column("timestamp", NAIVE.replace(tzinfo=UTC), "as time of the session's zone"),
+    "`date`": Column("date"),
+    "`time`": NO_COLUMN,
+    "`timedelta`": NO_COLUMN,
+    "`UUID`": Column("string", ID_TEXT),
+    "`Enum` of texts": Column("string", "red"),
+    "`Enum` of integers": NO_COLUMN,
+    "`Literal`": Column("string"),
+    "`list`": ARRAY,
+    "`tuple`": ARRAY,
+    "`set`": ARRAY,
+    "`frozenset`": Column("array of bigint", [1]),
+    "`dict` with texts as keys": Column("map of bigint"),
+    "`dict` with integers as keys": NO_COLUMN,
+    "a model in a model": Column("struct", {"id": 1}),
+    "`int \\| str`": NO_COLUMN,
+}
+"""Row -> its column. Rows that are not written as JSON have none."""
+
+
 class Reading(NamedTuple):
     """Data of any writer, and what a type makes of it: in JSON, Avro and Protobuf the same."""
 
@@ -332,11 +384,13 @@ COLUMNS = (("JSON, JSON Schema, data of a CloudEvent", "json"), ("Avro", "avro")
 
 def table() -> str:
     """The table as it is in the page."""
-    lines = ["| Python | " + " | ".join(title for title, _ in COLUMNS) + " |", "|---" * (len(COLUMNS) + 1) + "|"]
-    lines += [
-        f"| {row.name} | " + " | ".join(row.cells[format].for_people() for _, format in COLUMNS) + " |" for row in ROWS
-    ]
-    return "\n".join(lines)
+    titles = ["Python", *(title for title, _ in COLUMNS), "column of Spark"]
+    lines = [titles, ["---"] * len(titles)]
+    for row in ROWS:
+        column = COLUMNS_OF_SPARK.get(row.name)
+        cells = [row.cells[format].for_people() for _, format in COLUMNS]
+        lines.append([row.name, *cells, "" if column is None else column.for_people()])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def readings() -> str:
