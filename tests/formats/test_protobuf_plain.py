@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 import pandas
 import pytest
@@ -244,6 +245,28 @@ def test_a_time_without_a_zone_is_refused_wherever_it_stands(field: str, value: 
     with pytest.raises(EncodeError) as refused:
         encode(value)
     assert str(refused.value) == f"dict does not fit the Protobuf message: {field} has no time zone"
+
+
+UNFIT: list[tuple[dict[str, Any], str]] = [
+    ({"text": 5}, "text takes no int"),
+    ({"text": UUID(int=7)}, "text takes no UUID"),
+    ({"inner": {"text": b"\xff"}}, "inner.text does not take this bytes"),
+    ({"ats": NAIVE}, "ats has an item that it does not take, or is no list"),
+    ({"ats": [5]}, "ats takes a message, a model or a dict, not int"),
+    ({"at_by_name": 5}, "at_by_name has an item that it does not take, or is no mapping"),
+    ({"inner": {"SECRET": 5}}, "inner has a key that is no field of shop.Odd"),
+    ({"what": {"@type": UNKNOWN, "value": "SECRET!"}}, "what does not take this dict"),
+]
+
+
+@pytest.mark.parametrize(("value", "why"), UNFIT)
+def test_what_does_not_fit_is_named_by_its_field_and_not_quoted(value: dict[str, Any], why: str) -> None:
+    schemas = Schemas("orders")
+    schemas.answered(Latest("orders-value"), Known(1, schema()))
+    encode = encoder_for("protobuf", Registered(schemas, "orders", register=False))
+    with pytest.raises(EncodeError) as refused:
+        encode(value)
+    assert str(refused.value) == f"dict does not fit the Protobuf message: {why}"
 
 
 def test_a_model_is_refused_with_a_naive_time_too() -> None:

@@ -144,8 +144,8 @@ def fill(message: Any, plain: Any, path: str = "") -> None:
         path: Of the message in the value that is written, for errors: ``order.at``.
 
     Raises:
-        EncodeError: A time has no zone, or a message is not given as a mapping; the text names the field.
-        ValueError, TypeError: It does not fit.
+        EncodeError: A field does not fit, or its time has no zone; the text names the field and quotes nothing.
+        ValueError, TypeError: The message itself does not fit.
     """
     name = message.DESCRIPTOR.full_name
     if name == _TIMESTAMP and isinstance(plain, datetime | str) and not has_zone(plain):
@@ -168,9 +168,9 @@ def fill(message: Any, plain: Any, path: str = "") -> None:
         fields = message.DESCRIPTOR.fields_by_name
         for key, value in plain.items():
             if key not in fields:
-                raise ValueError(f"{message.DESCRIPTOR.name} has no field {key!r}")
+                raise EncodeError(f"{path or 'it'} has a key that is no field of {message.DESCRIPTOR.full_name}")
             if value is not None:
-                _fill_field(message, fields[key], value, f"{path}.{key}" if path else key)
+                _fill_or_say(message, fields[key], value, f"{path}.{key}" if path else key)
             elif _is_null(fields[key], plain):
                 getattr(message, key).null_value = 0
     else:
@@ -244,10 +244,28 @@ def _is_value(field: Any) -> bool:
     return kind is not None and kind.full_name == _VALUE and not _is_repeated(field)
 
 
+def _fill_or_say(message: Any, field: Any, value: Any, path: str) -> None:
+    """Fill a field; EncodeError: it does not fit, with the path of the field and nothing of the value."""
+    try:
+        _fill_field(message, field, value, path)
+    except EncodeError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        if _is_repeated(field):
+            why = f"{path} has an item that it does not take, or is no {'mapping' if _is_map(field) else 'list'}"
+        elif isinstance(error, TypeError):
+            why = f"{path} takes no {type(value).__name__}"
+        else:
+            why = f"{path} does not take this {type(value).__name__}"
+        raise EncodeError(why) from error
+
+
 def _fill_field(message: Any, field: Any, value: Any, path: str) -> None:
     place = getattr(message, field.name)
     if _is_map(field):
         inside = field.message_type.fields_by_name["value"]
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{field.name} takes a mapping")
         for key, one in value.items():
             if inside.message_type is not None:
                 fill(place[key], one, path)
