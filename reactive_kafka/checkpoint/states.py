@@ -139,7 +139,7 @@ def _modelled(target: Any) -> Codec:
 
     def encode(state: object) -> str:
         try:
-            return _to_json(model.from_value(state))
+            return _to_json(model.from_object(state))
         except EncodeError:
             raise
         except Exception as error:  # the model's validators are the user's and may raise anything

@@ -58,6 +58,16 @@ def explain_plain(error: Exception) -> DecodeError:
 
 
 _RAW = (bytes, bytearray, memoryview)
+_REFUSED_OF_SCHEMAS: dict[str, tuple[type, ...]] = {
+    "avro": (bytearray, memoryview),
+    "json-schema": _RAW,
+    "protobuf": (*_RAW, str),
+}
+_GIVEN_BY_SCHEMAS = {
+    "avro": "what the schema says, and its bytes as bytes",
+    "json-schema": "what the JSON holds, never bytes",
+    "protobuf": "a message or its fields, never text or bytes alone",
+}
 _PLAIN: dict[str, tuple[Read, type]] = {
     "bytes": (bytes, bytes),
     "string": (bytes.decode, str),
@@ -90,8 +100,8 @@ def decoder_for(payload_type: object, deserializer: str | None, source: Register
     if ":" in name:
         return _function_decoder(name, asked)
     if name in REGISTERED_FORMATS and source is not None:
-        if asked.base in _RAW or asked.base is str:
-            raise _contradiction(name, "what the schema says, never text or bytes", asked)
+        if asked.base in _REFUSED_OF_SCHEMAS[name]:
+            raise _contradiction(name, _GIVEN_BY_SCHEMAS[name], asked)
         return registered_decoder(name, asked, source)
     if name == "json":  # NaN and Infinity are read, because Python's json writes them; we never do
         if asked.base in _RAW:

@@ -23,7 +23,9 @@ from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, S
 from pydantic_core.core_schema import ErrorType
 
 from reactive_kafka.errors import DecodeError
+from reactive_kafka.formats.exact_decimals import exactly
 from reactive_kafka.formats.guarding import Decoder, Explain, Read, guarded
+from reactive_kafka.formats.like_json import reader_like_json
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.quick_json import parsed, quick_reader, quickly, struct_reader
 from reactive_kafka.formats.wanted import Wanted, has_struct
@@ -155,7 +157,8 @@ class Model(NamedTuple):
 
     quick: Read | None  # from JSON, where it can be read so
     careful: Read  # from JSON
-    from_value: Callable[[Any], object]  # from what another format yields
+    from_value: Callable[[Any], object]  # from what another format yields, with the meaning that it has in JSON
+    from_object: Callable[[Any], object]  # from an object of the application's own
     explain: Explain  # what these raise
 
     def from_json(self) -> Read:
@@ -169,7 +172,7 @@ class Model(NamedTuple):
 def model_for(wanted: Wanted) -> Model:
     """Compile the reader of *wanted*; a FormatError if neither pydantic nor msgspec can read it."""
     if not wanted.constrained and wanted.base in _ANYTHING:
-        return Model(quick_reader(Any, _ANY), parsed, lambda value: value, explain_model(wanted.name, ()))
+        return Model(quick_reader(Any, _ANY), parsed, _as_it_is, _as_it_is, explain_model(wanted.name, ()))
     return _msgspec_model(wanted) if has_struct(wanted.annotation) else _pydantic_model(wanted)
 
 
@@ -185,8 +188,15 @@ def _pydantic_model(wanted: Wanted) -> Model:
         raise FormatError(f"{wanted.name} cannot be read from JSON: {reason}") from error
     # Twice as fast as a validator with nothing to check.
     careful = _plain_reader(wanted.annotation) if wanted.annotation in _JSON_NAMES else validator.validate_json
+    careful = exactly(careful, schema)
     quick = quick_reader(wanted.annotation, schema)
-    return Model(quick, careful, validator.validate_python, explain_model(wanted.name, words))
+    from_object = validator.validate_python
+    from_value = reader_like_json(schema) or from_object
+    return Model(quick, careful, from_value, from_object, explain_model(wanted.name, words))
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
 
 
 def _msgspec_model(wanted: Wanted) -> Model:
@@ -198,7 +208,7 @@ def _msgspec_model(wanted: Wanted) -> Model:
         raise FormatError(f"{wanted.name} cannot be read from JSON: {error}") from error
     convert = partial(msgspec.convert, type=wanted.annotation)
     careful = struct_reader(decoder.decode, partial(convert, str_keys=True))
-    return Model(decoder.decode, careful, convert, explain_model(wanted.name, ()))
+    return Model(decoder.decode, careful, convert, convert, explain_model(wanted.name, ()))
 
 
 def _plain_reader(kind: type[dict[Any, Any]] | type[list[Any]]) -> Read:

@@ -54,7 +54,7 @@ def _validator(asked: Wanted) -> tuple[Callable[[Any], object], Explain] | None:
     except FormatError:
         pass
     else:
-        return model.from_value, model.explain
+        return model.from_object, model.explain
     try:
         loose: TypeAdapter[Any] = TypeAdapter(asked.annotation, config=ConfigDict(arbitrary_types_allowed=True))
         return loose.validate_python, explain_model(asked.name, ())

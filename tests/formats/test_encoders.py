@@ -36,6 +36,7 @@ def test_none_is_a_tombstone_in_every_format(serializer: str | None) -> None:
         (None, {"a": 1}, b'{"a":1}'),
         (None, 5, b"5"),
         (None, MOMENT, b'"2026-11-21T12:00:00Z"'),
+        (None, MOMENT.replace(tzinfo=None), b'"2026-11-21T12:00:00"'),
         ("json", "text", b'"text"'),
         ("json", OrderModel(id=1, who="x", at=MOMENT), b'{"id":1,"who":"x","at":"2026-11-21T12:00:00Z","counts":{}}'),
         ("json", [OrderData(1, "x")], b'[{"id":1,"customer":"x"}]'),

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 import pickle
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime, timedelta, timezone
 from functools import cache
 from typing import Any
+from uuid import UUID
 
 import pandas
 import pytest
@@ -15,6 +16,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from reactive_kafka.errors import EncodeError
 from reactive_kafka.formats import Registered, Schemas, decoder_for, encoder_for
 from reactive_kafka.formats.registered.proto_files import class_of, compiled_text, file_of
 from reactive_kafka.formats.registered.proto_plain import fill, to_plain
@@ -40,6 +42,8 @@ message Odd {
   repeated google.protobuf.Timestamp ats = 12;
   repeated google.protobuf.Any whats = 13;
   optional google.protobuf.Value maybe = 14;
+  map<string, google.protobuf.Timestamp> at_by_name = 15;
+  Odd inner = 16;
 }
 message Named { string value = 1; google.protobuf.Any inner = 2; }
 """
@@ -216,6 +220,70 @@ def test_times_may_be_written_as_text_and_by_pandas(field: str, value: Any, nano
     message = kind()()
     fill(message, {field: value})
     assert getattr(message, field).ToNanoseconds() == nanos
+
+
+NAIVE = datetime(2026, 1, 1, 12, 30)
+ODD_URL = "type.googleapis.com/shop.Odd"
+WITHOUT_A_ZONE: list[tuple[str, dict[str, Any]]] = [
+    ("at", {"at": NAIVE}),
+    ("at", {"at": "2026-01-01T12:30:00"}),
+    ("at", {"at": pandas.Timestamp(NAIVE)}),
+    ("ats", {"ats": [NAIVE.replace(tzinfo=UTC), NAIVE]}),
+    ("at_by_name", {"at_by_name": {"SECRET": NAIVE}}),
+    ("inner.at", {"inner": {"at": NAIVE}}),
+    ("what.value", {"what": {"@type": "type.googleapis.com/google.protobuf.Timestamp", "value": NAIVE}}),
+    ("what.ats", {"what": {"@type": ODD_URL, "ats": [NAIVE]}}),
+    ("whats.inner.at", {"whats": [{"@type": ODD_URL, "inner": {"at": NAIVE}}]}),
+]
+
+
+@pytest.mark.parametrize(("field", "value"), WITHOUT_A_ZONE)
+def test_a_time_without_a_zone_is_refused_wherever_it_stands(field: str, value: dict[str, Any]) -> None:
+    schemas = Schemas("orders")
+    schemas.answered(Latest("orders-value"), Known(1, schema()))
+    encode = encoder_for("protobuf", Registered(schemas, "orders", register=False))
+    with pytest.raises(EncodeError) as refused:
+        encode(value)
+    assert str(refused.value) == f"dict does not fit the Protobuf message: {field} has no time zone"
+
+
+UNFIT: list[tuple[dict[str, Any], str]] = [
+    ({"text": 5}, "text takes no int"),
+    ({"text": UUID(int=7)}, "text takes no UUID"),
+    ({"inner": {"text": b"\xff"}}, "inner.text does not take this bytes"),
+    ({"ats": NAIVE}, "ats has an item that it does not take, or is no list"),
+    ({"ats": [5]}, "ats takes a message, a model or a dict, not int"),
+    ({"at_by_name": 5}, "at_by_name has an item that it does not take, or is no mapping"),
+    ({"inner": {"SECRET": 5}}, "inner has a key that is no field of shop.Odd"),
+    ({"what": {"@type": UNKNOWN, "value": "SECRET!"}}, "what does not take this dict"),
+]
+
+
+@pytest.mark.parametrize(("value", "why"), UNFIT)
+def test_what_does_not_fit_is_named_by_its_field_and_not_quoted(value: dict[str, Any], why: str) -> None:
+    schemas = Schemas("orders")
+    schemas.answered(Latest("orders-value"), Known(1, schema()))
+    encode = encoder_for("protobuf", Registered(schemas, "orders", register=False))
+    with pytest.raises(EncodeError) as refused:
+        encode(value)
+    assert str(refused.value) == f"dict does not fit the Protobuf message: {why}"
+
+
+def test_a_model_is_refused_with_a_naive_time_too() -> None:
+    schemas = Schemas("orders")
+    schemas.answered(Latest("orders-value"), Known(1, schema()))
+    encode = encoder_for("protobuf", Registered(schemas, "orders", register=False))
+    with pytest.raises(EncodeError, match=r"^Order does not fit the Protobuf message: at has no time zone$"):
+        encode(Order(at=NAIVE, took=timedelta(), value=None, what={}))
+
+
+def test_a_time_with_a_zone_is_that_moment_in_an_any_too() -> None:
+    message = kind()()
+    at = datetime(2026, 1, 1, 12, 30, tzinfo=timezone(timedelta(hours=2)))
+    fill(message, {"what": {"@type": ODD_URL, "at": at, "ats": [at]}, "at_by_name": {"a": at}})
+    assert message.at_by_name["a"].ToDatetime(tzinfo=UTC) == at
+    in_utc = "2026-01-01T10:30:00Z"
+    assert to_plain(message)["what"] == {"@type": ODD_URL, "at": in_utc, "ats": [in_utc]}
 
 
 @pytest.mark.parametrize("value", [{"chosen": None, "text": "x"}, {"text": "x", "chosen": None, "other": None}])

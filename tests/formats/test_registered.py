@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum, StrEnum
 from io import BytesIO
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
@@ -21,8 +22,8 @@ from pydantic import BaseModel, Field
 from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats import FormatError, Registered, SchemaMissing, Schemas, decoder_for, encoder_for
 from reactive_kafka.formats.registered.avro_types import schema_of_type
-from reactive_kafka.formats.registered.proto_files import read_indexes, schema_of_file, write_indexes
-from reactive_kafka.formats.registered.schemas import ById, IdOf, Reference, Schema
+from reactive_kafka.formats.registered.proto_files import compiled_text, read_indexes, schema_of_file, write_indexes
+from reactive_kafka.formats.registered.schemas import ById, IdOf, Known, Latest, Reference, Schema
 from tests.schemas import protos
 
 
@@ -197,11 +198,84 @@ def test_a_tombstone_has_no_schema(format: str) -> None:
     assert decode is not None and decode(None) is None
 
 
-@pytest.mark.parametrize("format", ["avro", "json-schema", "protobuf"])
-def test_text_and_bytes_are_no_payload_of_a_schema(format: str) -> None:
-    for kind in (str, bytes):
-        with pytest.raises(FormatError, match="never text or bytes"):
-            decoder_for(kind, format, source())
+@pytest.mark.parametrize(
+    ("format", "kind", "why"),
+    [
+        ("avro", bytearray, "yields what the schema says, and its bytes as bytes"),
+        ("json-schema", bytes, "yields what the JSON holds, never bytes"),
+        ("protobuf", str, "yields a message or its fields, never text or bytes alone"),
+        ("protobuf", bytes | None, "yields a message or its fields, never text or bytes alone"),
+    ],
+)
+def test_what_a_format_never_yields_is_refused_at_the_start(format: str, kind: Any, why: str) -> None:
+    with pytest.raises(FormatError, match=why):
+        decoder_for(kind, format, source())
+
+
+PRIMITIVES: list[tuple[str, str, Any, Any]] = [
+    ("avro", '"string"', str, "grün"),
+    ("avro", '"string"', str | None, "x"),
+    ("avro", '"string"', Annotated[str, Field(max_length=3)], "x"),
+    ("avro", '["null", "string"]', str, "x"),
+    ("avro", '"bytes"', bytes, b"\xff"),
+    ("avro", '{"type": "fixed", "name": "Two", "size": 2}', bytes, b"\xff\0"),
+    ("json-schema", '{"type": "string"}', str, "grün"),
+]
+
+
+def written(format: str, schema: str, value: Any, folder: Path) -> tuple[bytes, Registered]:
+    """The record that the schema of a file makes of a value, and what reads it."""
+    file = folder / "schema.json"
+    file.write_text(schema)
+    schemas = Schemas("orders")
+    encode = encoder_for(format, Registered(schemas, "orders", file=str(file)))
+    with pytest.raises(SchemaMissing) as missing:
+        encode(value)
+    assert isinstance(missing.value.ask, IdOf)
+    schemas.answered(missing.value.ask, 1)
+    schemas.answered(ById(1), missing.value.ask.schema)
+    data = encode(value)
+    assert data is not None
+    return data, Registered(schemas, "orders")
+
+
+@pytest.mark.parametrize(("format", "schema", "kind", "value"), PRIMITIVES)
+def test_text_and_bytes_are_payloads_where_the_schema_is_of_them(
+    format: str, schema: str, kind: Any, value: Any, tmp_path: Path
+) -> None:
+    data, where = written(format, schema, value, tmp_path)
+    decode = decoder_for(kind, format, where)
+    assert decode is not None
+    assert decode(data) == value
+
+
+NO_TEXT = [
+    ("avro", '"long"', str, 1),
+    ("avro", '{"type": "record", "name": "R", "fields": [{"name": "id", "type": "long"}]}', bytes, {"id": 1}),
+    ("json-schema", "{}", str, {"id": 1}),
+]
+
+
+@pytest.mark.parametrize(("format", "schema", "kind", "value"), NO_TEXT)
+def test_a_record_that_is_something_else_is_refused_with_what_is_expected(
+    format: str, schema: str, kind: Any, value: Any, tmp_path: Path
+) -> None:
+    data, where = written(format, schema, value, tmp_path)
+    decode = decoder_for(kind, format, where)
+    assert decode is not None
+    with pytest.raises(DecodeError, match=rf"^does not fit {kind.__name__}: Input should be a valid "):
+        decode(data)
+
+
+@pytest.mark.parametrize("value", ["text", b"bytes", 5, [1]])
+def test_protobuf_writes_nothing_that_has_no_fields(value: Any) -> None:
+    schemas = Schemas("orders")
+    text = compiled_text(Schema("PROTOBUF", 'syntax = "proto3"; message Order { int64 id = 1; }'))
+    schemas.answered(Latest("orders-value"), Known(1, Schema("PROTOBUF", text)))
+    encode = encoder_for("protobuf", Registered(schemas, "orders", register=False))
+    why = "does not fit the Protobuf message: it takes a message, a model or a dict, not "
+    with pytest.raises(EncodeError, match=why):
+        encode(value)
 
 
 @pytest.mark.parametrize(

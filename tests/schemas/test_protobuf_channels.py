@@ -118,7 +118,7 @@ async def test_a_proto_file_is_the_schema_of_models_and_dicts(
     emitter = app.emitter("out")
     async with running(app, registry) as test:
         if isinstance(value, dict):
-            with pytest.raises(EncodeError, match="dict does not fit the Protobuf message: ValueError"):
+            with pytest.raises(EncodeError, match="it has a key that is no field of"):
                 await emitter.send(value)  # the first message of the file is another one
             value = Order(**{name: one for name, one in value.items() if name in Order.model_fields})
         elif isinstance(value, OrderData):

@@ -11,7 +11,15 @@ from datetime import datetime, timedelta
 from enum import Enum
 from typing import Any
 
-from reactive_kafka.formats.registered.proto_times import datetime_of, timedelta_of, write_datetime, write_timedelta
+from reactive_kafka.errors import EncodeError
+from reactive_kafka.formats.registered.proto_times import (
+    datetime_of,
+    has_zone,
+    json_time,
+    timedelta_of,
+    write_datetime,
+    write_timedelta,
+)
 
 _WRAPPERS = frozenset(
     f"google.protobuf.{kind}Value"
@@ -127,9 +135,21 @@ def _of_mask(message: Any) -> Any:
         return {"paths": list(message.paths)}
 
 
-def fill(message: Any, plain: Any) -> None:
-    """Say in a message what plain data says; ValueError or TypeError: it does not fit."""
+def fill(message: Any, plain: Any, path: str = "") -> None:
+    """Say in a message what plain data says.
+
+    Args:
+        message: Of any type.
+        plain: As :func:`to_plain` makes it.
+        path: Of the message in the value that is written, for errors: ``order.at``.
+
+    Raises:
+        EncodeError: A field does not fit, or its time has no zone; the text names the field and quotes nothing.
+        ValueError, TypeError: The message itself does not fit.
+    """
     name = message.DESCRIPTOR.full_name
+    if name == _TIMESTAMP and isinstance(plain, datetime | str) and not has_zone(plain):
+        raise EncodeError(f"{path or 'it'} has no time zone")
     if name == _TIMESTAMP and isinstance(plain, datetime):
         write_datetime(message, plain)
     elif name == _DURATION and isinstance(plain, timedelta):
@@ -143,23 +163,21 @@ def fill(message: Any, plain: Any) -> None:
 
         ParseDict(plain, message)
     elif name == _ANY:
-        _fill_any(message, plain)
+        _fill_any(message, plain, path)
     elif isinstance(plain, Mapping):
         fields = message.DESCRIPTOR.fields_by_name
         for key, value in plain.items():
             if key not in fields:
-                raise ValueError(f"{message.DESCRIPTOR.name} has no field {key!r}")
+                raise EncodeError(f"{path or 'it'} has a key that is no field of {message.DESCRIPTOR.full_name}")
             if value is not None:
-                _fill_field(message, fields[key], value)
+                _fill_or_say(message, fields[key], value, f"{path}.{key}" if path else key)
             elif _is_null(fields[key], plain):
                 getattr(message, key).null_value = 0
     else:
-        raise TypeError(f"{message.DESCRIPTOR.name} takes a mapping")
+        raise EncodeError(f"{path or 'it'} takes a message, a model or a dict, not {type(plain).__name__}")
 
 
-def _fill_any(message: Any, plain: Any) -> None:
-    from google.protobuf.json_format import ParseDict
-
+def _fill_any(message: Any, plain: Any, path: str) -> None:
     if not isinstance(plain, Mapping):
         raise TypeError("Any takes a mapping")
     is_raw = plain.keys() == {_TYPE_KEY, "value"}
@@ -170,7 +188,7 @@ def _fill_any(message: Any, plain: Any) -> None:
     url = str(plain.get(_TYPE_KEY, ""))
     for pool in _pools(message):
         if _has(pool, url):
-            ParseDict(dict(plain), message, descriptor_pool=pool)
+            _fill_known_any(message, plain, pool, path)
             return
     if not plain:
         return
@@ -179,6 +197,26 @@ def _fill_any(message: Any, plain: Any) -> None:
     # The bytes have been in JSON.
     message.value = base64.b64decode(plain["value"], validate=True)
     message.type_url = url
+
+
+def _fill_known_any(message: Any, plain: Mapping[str, Any], pool: Any, path: str) -> None:
+    from google.protobuf.json_format import ParseDict
+
+    said = {key: _in_any(value, f"{path}.{key}") for key, value in plain.items()}
+    ParseDict(said, message, descriptor_pool=pool)
+
+
+def _in_any(value: Any, path: str) -> Any:
+    """A part of an Any as Protobuf's JSON has it: times are text there."""
+    if isinstance(value, datetime):
+        if not has_zone(value):
+            raise EncodeError(f"{path} has no time zone")
+        return json_time(value)
+    if isinstance(value, Mapping):
+        return {key: _in_any(one, f"{path}.{key}") for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_in_any(one, path) for one in value]
+    return value
 
 
 def _has(pool: Any, url: str) -> bool:
@@ -206,13 +244,31 @@ def _is_value(field: Any) -> bool:
     return kind is not None and kind.full_name == _VALUE and not _is_repeated(field)
 
 
-def _fill_field(message: Any, field: Any, value: Any) -> None:
+def _fill_or_say(message: Any, field: Any, value: Any, path: str) -> None:
+    """Fill a field; EncodeError: it does not fit, with the path of the field and nothing of the value."""
+    try:
+        _fill_field(message, field, value, path)
+    except EncodeError:
+        raise
+    except (TypeError, ValueError, OverflowError) as error:
+        if _is_repeated(field):
+            why = f"{path} has an item that it does not take, or is no {'mapping' if _is_map(field) else 'list'}"
+        elif isinstance(error, TypeError):
+            why = f"{path} takes no {type(value).__name__}"
+        else:
+            why = f"{path} does not take this {type(value).__name__}"
+        raise EncodeError(why) from error
+
+
+def _fill_field(message: Any, field: Any, value: Any, path: str) -> None:
     place = getattr(message, field.name)
     if _is_map(field):
         inside = field.message_type.fields_by_name["value"]
+        if not isinstance(value, Mapping):
+            raise TypeError(f"{field.name} takes a mapping")
         for key, one in value.items():
             if inside.message_type is not None:
-                fill(place[key], one)
+                fill(place[key], one, path)
             else:
                 place[key] = _scalar(one, inside)
     elif _is_repeated(field):
@@ -220,12 +276,12 @@ def _fill_field(message: Any, field: Any, value: Any) -> None:
             raise TypeError(f"{field.name} takes a list")
         for one in value:
             if field.message_type is not None:
-                fill(place.add(), one)
+                fill(place.add(), one, path)
             else:
                 place.append(_scalar(one, field))
     elif field.message_type is not None:
         place.SetInParent()
-        fill(place, value)
+        fill(place, value, path)
     else:
         setattr(message, field.name, _scalar(value, field))
 

@@ -6,11 +6,13 @@ calculated from such a time is an ordinary one.
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 _MICROSECOND = timedelta(microseconds=1)
 _NS_IN_US = 1_000
+_ZONE = re.compile(r"(?:[Zz]|[+-][0-9]{2}:?[0-9]{2})\s*\Z")
 
 
 class NanosecondDatetime(datetime):
@@ -62,10 +64,27 @@ def timedelta_of(duration: Any, exact: bool) -> timedelta:
     return _timedelta(found, duration.ToNanoseconds() - found // _MICROSECOND * _NS_IN_US)
 
 
+def has_zone(value: datetime | str) -> bool:
+    """Whether a datetime is aware, or its text ends with a zone: what has none names no moment."""
+    if isinstance(value, str):
+        return _ZONE.search(value) is not None
+    return value.utcoffset() is not None
+
+
 def write_datetime(timestamp: Any, value: datetime) -> None:
-    """Set a ``Timestamp`` to a datetime, and to its nanoseconds if it has any, as pandas.Timestamp has."""
+    """Set a ``Timestamp`` to an aware datetime, and to its nanoseconds if it has any, as pandas.Timestamp has."""
     timestamp.FromDatetime(value)
     timestamp.nanos += getattr(value, "nanosecond", 0)
+
+
+def json_time(value: datetime) -> str:
+    """An aware datetime as Protobuf's JSON has it, with its nanoseconds if it has any."""
+    from google.protobuf.timestamp_pb2 import Timestamp
+
+    made = Timestamp()
+    write_datetime(made, value)
+    shown: str = made.ToJsonString()
+    return shown
 
 
 def write_timedelta(duration: Any, value: timedelta) -> None:
