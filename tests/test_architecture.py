@@ -62,7 +62,7 @@ DOORS: dict[str, set[str]] = {
     "click": {"cli"},
     "confluent_kafka": {"broker.embedded"},
     "cronsim": {"handlers.schedules"},
-    "fastavro": {"formats.registered.avro"},
+    "fastavro": {"formats.registered.avro_schemas"},
     "google": {"formats", "spark.session.connect_session"},
     "grpc": {"spark.session.connect_session"},
     "grpc_tools": {"formats.registered.proto_compiler"},

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from datetime import date, datetime, time
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from enum import Enum, StrEnum
 from io import BytesIO
@@ -63,7 +63,7 @@ class Everything(BaseModel):
 
 
 EVERYTHING = Everything(
-    text="t", number=2**40, at=datetime(2026, 1, 1), day=date(2026, 1, 1), clock=time(1), id=UUID(int=7),
+    text="t", number=2**40, at=datetime(2026, 1, 1, tzinfo=UTC), day=date(2026, 1, 1), clock=time(1), id=UUID(int=7),
     maybe=3, either="e", lines=[Inner(sku="a")], more={"k": Inner(sku="b", count=2)}, color=Color.BLUE, onWire="o",
     raw=b"\0\xff",
 )  # fmt: skip
@@ -93,9 +93,7 @@ def round_trip(value: Any, format: str) -> Any:
 @pytest.mark.parametrize("format", ["avro", "json-schema"])
 def test_a_model_with_fields_of_every_plain_type_comes_back(format: str) -> None:
     value = EVERYTHING if format == "avro" else EVERYTHING.model_copy(update={"raw": b"plain"})
-    read = round_trip(value, format)
-    read.at, expected = read.at.replace(tzinfo=None), value
-    assert read == expected
+    assert round_trip(value, format) == value
 
 
 def test_the_schema_of_a_model_has_its_defaults_where_avro_can_say_them() -> None:
@@ -151,11 +149,6 @@ class Large:
 
 
 @dataclasses.dataclass
-class Same:
-    id: int
-
-
-@dataclasses.dataclass
 class Holder:
     one: Large | str | Small
     step: Step = Step.IN_PROGRESS
@@ -181,13 +174,12 @@ def test_of_two_records_in_a_union_the_right_one_is_written(one: Any) -> None:
 @pytest.mark.parametrize(
     ("annotation", "default", "said"),
     [
-        (Small | Same, Small(1), "Small and Same are told apart by their fields, and two of them have the same"),
-        (int, 1.5, "Order has no Avro schema: .*Default value <1.5> must match schema type"),
+        (int | datetime, 1, "int and datetime are both Avro's long"),
+        (int, 1.5, "Order has no Avro schema: Order.it: the default of a field of type long does not match it"),
     ],
 )
 def test_a_schema_that_would_say_something_else_is_refused(annotation: Any, default: Any, said: str) -> None:
-    made = dataclasses.field(default_factory=lambda: default) if annotation is not int else default
-    kind = dataclasses.make_dataclass("Order", [("it", annotation, made)])
+    kind = dataclasses.make_dataclass("Order", [("it", annotation, default)])
     with pytest.raises(EncodeError, match=said):
         encoder_for("avro", source())(kind())
 

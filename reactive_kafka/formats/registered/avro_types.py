@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-import inspect
 import re
 import types
 import typing
@@ -12,12 +10,9 @@ from enum import Enum
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import AliasChoices, BaseModel
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
-
 from reactive_kafka.formats.names import FormatError
-from reactive_kafka.formats.registered.plain import is_model, is_struct
+from reactive_kafka.formats.registered.fields import MISSING, fields_of
+from reactive_kafka.formats.registered.plain import is_model
 from reactive_kafka.formats.wanted import is_union, name_of, wanted
 
 _PLAIN: dict[Any, Any] = {
@@ -35,7 +30,6 @@ _PLAIN: dict[Any, Any] = {
 _BASES = {str: "string", int: "long", float: "double", bool: "boolean", list: "array", dict: "map"}
 _LATE = ("double", _PLAIN[date])
 """Branches of a union that would take values of others: an int is written as a double, and a datetime as a date."""
-_MISSING: Any = object()
 _AVRO_NAME = "[A-Za-z_][A-Za-z0-9_]*"
 
 
@@ -57,15 +51,17 @@ def _of_class(kind: Any, named: dict[type, str]) -> Any:
         raise FormatError(f"{kind.__name__} cannot be the name of an Avro record: write the schema into a file")
     named[kind] = kind.__name__
     fields = []
-    for name, others, annotation, default in _fields(kind):
+    for one in fields_of(kind):
         try:
-            field = {"name": name, "type": _of(annotation, named)}
+            field = {"name": one.written_as, "type": _of(one.annotation, named)}
         except FormatError as error:
-            raise FormatError(f"{kind.__name__}.{name}: {error}") from None
+            raise FormatError(f"{kind.__name__}.{one.written_as}: {error}") from None
+        others = [name for name in one.read_as if re.fullmatch(_AVRO_NAME, name)]
         if others:
-            field["aliases"] = others  # records that were written under these names are read into it
-        if default is not _MISSING:
-            field = _with_default(field, default)
+            # Records that were written under these names are read into it.
+            field["aliases"] = others
+        if one.default is not MISSING:
+            field = _with_default(field, one.default)
         fields.append(field)
     return {"type": "record", "name": kind.__name__, "fields": fields}
 
@@ -85,68 +81,14 @@ def _is_json(value: Any) -> bool:
     return value is None or type(value) in (str, int, float, bool) or value in ([], {})
 
 
-def _fields(kind: Any) -> list[tuple[str, list[str], Any, Any]]:
-    """Name, other names, annotation and default of each field."""
-    if inspect.isclass(kind) and issubclass(kind, BaseModel):
-        return [
-            (*_names(name, one), one.annotation, _given(one.default, PydanticUndefined, one))
-            for name, one in kind.model_fields.items()
-        ]
-    hints = typing.get_type_hints(kind, include_extras=True)
-    if is_struct(kind):
-        import msgspec
-
-        return [
-            (one.encode_name, [], hints[one.name], _given(one.default, msgspec.NODEFAULT, one))
-            for one in msgspec.structs.fields(kind)
-        ]
-    return [
-        (
-            *_names(one.name, _said_of(hints[one.name])),
-            hints[one.name],
-            _given(one.default, dataclasses.MISSING, one),
-        )
-        for one in dataclasses.fields(kind)
-    ]
-
-
-def _said_of(annotation: Any) -> FieldInfo | None:
-    """The ``Field(...)`` in an Annotated."""
-    said = getattr(annotation, "__metadata__", ())
-    return next((one for one in said if isinstance(one, FieldInfo)), None)
-
-
-def _names(name: str, said: FieldInfo | None) -> tuple[str, list[str]]:
-    """The name that a field is written under, and the others that it is read from."""
-    if said is None:
-        return name, []
-    written = said.serialization_alias or said.alias or name
-    read = said.validation_alias
-    choices = read.choices if isinstance(read, AliasChoices) else [read]
-    others = [one for one in choices if isinstance(one, str) and one != written and re.fullmatch(_AVRO_NAME, one)]
-    return written, list(dict.fromkeys(others))
-
-
-def _given(default: Any, nothing: Any, field: Any) -> Any:
-    """The default; of those that a factory makes, an empty list or dict."""
-    if default is not nothing:
-        return default
-    return field.default_factory() if getattr(field, "default_factory", None) in (list, dict) else _MISSING
-
-
-def _told_apart(members: tuple[Any, ...]) -> list[Any]:
+def _smaller_first(members: tuple[Any, ...]) -> list[Any]:
     """The members of a union, with smaller models first.
 
-    fastavro takes a dict for the first record that has most of its fields: that would be a larger one, too.
+    The order decides nothing here, where a class names its branch. It is the order of schemas that are registered
+    already, and right for other libraries, which take a dict for the first record that has most of its fields.
     """
-    models = [wanted(one).base for one in members if is_model(wanted(one).base)]
-    fields = [frozenset(name for name, *_ in _fields(one)) for one in models]
-    if len(set(fields)) < len(fields):
-        names = " and ".join(one.__name__ for one in models)
-        raise FormatError(
-            f"{names} are told apart by their fields, and two of them have the same: write the schema into a file"
-        )
-    ordered = iter(sorted(models, key=lambda one: len(_fields(one))))
+    models = [one for one in members if is_model(wanted(one).base)]
+    ordered = iter(sorted(models, key=lambda one: len(fields_of(wanted(one).base))))
     return [next(ordered) if is_model(wanted(one).base) else one for one in members]
 
 
@@ -160,7 +102,7 @@ def _of(annotation: Any, named: dict[type, str]) -> Any:
     if base in _PLAIN:
         return _PLAIN[base]
     if is_union(base):
-        return _union(_told_apart(arguments), named)
+        return _union(_smaller_first(arguments), named)
     if origin in (list, set, frozenset, tuple) and (origin is not tuple or arguments[1:] == (...,)):
         return {"type": "array", "items": _of(arguments[0], named)}
     if origin is dict and arguments[0] is str:
