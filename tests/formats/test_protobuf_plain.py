@@ -15,6 +15,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from pydantic import BaseModel
 from pydantic_core import to_json
 
+from reactive_kafka.errors import EncodeError
 from reactive_kafka.formats import Registered, Schemas, decoder_for, encoder_for
 from reactive_kafka.formats.registered.proto_files import class_of, compiled_text, file_of
 from reactive_kafka.formats.registered.proto_plain import fill, to_plain
@@ -223,6 +224,21 @@ def test_none_takes_nothing_away_from_what_was_chosen(value: dict[str, Any]) -> 
     message = kind()()
     fill(message, value)
     assert message.WhichOneof("choice") == "text"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"chosen": 1, "text": "a"},
+        {"text": "a", "chosen": False},
+        {"text": "", "other": ""},
+    ],
+)
+def test_several_fields_of_one_choice_are_refused_by_their_names(value: dict[str, Any]) -> None:
+    # in the order of the .proto file
+    given = " and ".join(sorted(value, key=["chosen", "text", "other"].index))
+    with pytest.raises(EncodeError, match=rf"^Odd\.choice is one of its fields, and {given} are given$"):
+        fill(kind()(), value)
 
 
 def test_an_unknown_any_may_have_been_in_json_and_no_other_shape_is_taken() -> None:

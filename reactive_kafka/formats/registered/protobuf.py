@@ -151,6 +151,8 @@ def protobuf_encoder(source: Registered) -> Callable[[object], bytes | None]:
         first, write_message = writers.get(kind) or writer_of(kind)
         try:
             return first + write_message(value)
+        except EncodeError as error:
+            raise EncodeError(f"{kind.__name__} does not fit the Protobuf message: {error}") from None
         except Exception as error:  # the text may quote the value
             raise EncodeError(f"{kind.__name__} does not fit the Protobuf message: {type(error).__name__}") from error
 
