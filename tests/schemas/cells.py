@@ -12,7 +12,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from types import GenericAlias
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
 import msgspec
@@ -388,6 +388,28 @@ def contact(make: Make) -> tuple[Any, Any]:
     return kind, kind(mail="a@b", phone=None, age=None)
 
 
+def discriminated(make: Make) -> tuple[Any, Any]:
+    if make is tagged_struct_of:
+        # msgspec tells structs apart by their tags
+        placed = msgspec.defstruct("Placed", [("id", int)], tag="placed", tag_field="kind")
+        cancelled = msgspec.defstruct("Cancelled", [("id", int)], tag="cancelled", tag_field="kind")
+        return placed | cancelled, cancelled(id=7)
+    placed = make("Placed", kind=Literal["placed"], id=int)
+    cancelled = make("Cancelled", kind=Literal["cancelled"], id=int)
+    return placed | cancelled, cancelled(kind="cancelled", id=7)
+
+
+def pet(make: Make) -> tuple[Any, Any]:
+    kind = make("Pet", name=str)
+    return kind, kind(name="Rex")
+
+
+def page(make: Make) -> tuple[Any, Any]:
+    one = line(make)
+    kind = make("Page", items=list_of(one), next=(str | None, None))
+    return kind, kind(items=[one(**TEA)], next="2")
+
+
 def row(make: Make) -> tuple[Any, Any]:
     kind = make("Row", id=int, name=(str | None, None))
     return kind, kind(id=1)
@@ -406,13 +428,19 @@ JSON_SCHEMA = {
     "a reference to another document": json_schema(
         "shipment", {"id": 1, "to": {"country": "NL", "code": "1234 AB"}}, shipment, references=("address.json",)
     ),
+    "one of several documents": json_schema(
+        "events", {"kind": "cancelled", "id": 7}, discriminated, is_union=True,
+        references=("placed.json", "cancelled.json"),
+    ),
+    "keywords of OpenAPI": json_schema("openapi", {"name": "Rex"}, pet),
+    "a dynamic reference": json_schema("dynamic", {"items": [TEA], "next": "2"}, page),
     "three ways to say nullable": json_schema("nullable", {"mail": "a@b", "phone": None, "age": None}, contact),
     "a tree": json_schema("tree", TREE, tree),
     "a row of Kafka Connect": json_schema("connect", {"id": 1, "name": None}, row),
     "a top level that is an array": json_schema(
         "array", [TEA, PEN], lambda make: (list_of(one := line(make)), [one(**TEA), one(**PEN)])
     ),
-}
+}  # fmt: skip
 
 # -- Protobuf
 
