@@ -565,3 +565,19 @@ PROTOBUF = {
 SHAPES: dict[str, Shape] = {
     f"{shape.format}: {name}": shape for shapes in (AVRO, JSON_SCHEMA, PROTOBUF) for name, shape in shapes.items()
 }
+
+
+DECIMAL = "Decimal has no plain Avro type: write the schema into a file"
+UNKNOWN = "no schema is known for"
+WITHOUT_FILE: dict[str, str] = {
+    "avro: a top level that is an array": UNKNOWN,
+    "avro: a top level that is a map": UNKNOWN,
+    "avro: every logical type": DECIMAL,
+    "avro: logical types in unions": DECIMAL,
+    "avro: logical types in unions that are null": DECIMAL,
+    "avro: an envelope of Debezium": DECIMAL,
+    "avro: two records of one name in two namespaces": "two classes of one schema are called Part",
+    "json-schema: a top level that is an array": UNKNOWN,
+    **{name: UNKNOWN for name, shape in SHAPES.items() if shape.format == "protobuf"},
+}
+"""Why an instance is refused if no file has the schema; others are written by the schema of their class."""

@@ -12,7 +12,7 @@ from google.protobuf.json_format import ParseDict
 
 from reactive_kafka.errors import DecodeError, EncodeError
 from reactive_kafka.formats import FormatError
-from tests.schemas.cells import SHAPES, Shape
+from tests.schemas.cells import MAKERS, SHAPES, WITHOUT_FILE, Shape
 from tests.schemas.codecs import World, message_of, path_of
 
 
@@ -77,3 +77,17 @@ def test_a_value_comes_through_as_it_is_or_is_refused_by_name(shape: Shape, way:
         if shape.format == "avro":
             # a branch of a union shows in the bytes only
             assert data[5:] == their_bytes(world, shape)[5:]
+
+
+@pytest.mark.parametrize("kind", MAKERS)
+@pytest.mark.parametrize("name", [name for name, shape in SHAPES.items() if shape.of is not None])
+def test_an_instance_is_written_by_the_schema_of_its_class_or_refused_by_name(name: str, kind: str) -> None:
+    world, shape = World(), SHAPES[name]
+    annotation, value = shape.wanted(kind)
+    if name in WITHOUT_FILE:
+        with pytest.raises(EncodeError, match=WITHOUT_FILE[name]):
+            world.encode(shape.format, value)
+        return
+    data = world.encode(shape.format, value)
+    assert exactly(world.decode(annotation, shape.format, data)) == exactly(value)
+    assert world.their_value(shape.format, shape.file, data) == shape.plain
