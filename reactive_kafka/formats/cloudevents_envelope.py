@@ -14,6 +14,8 @@ from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.cloudevents import RESERVED, STRUCTURED, checked, invalid, is_json
 
 _CHARSETS = ("utf-8", "utf8", "us-ascii")
+_UNKNOWN_TYPE = "application/octet-stream"
+"""Stands for the media type that bytes do not have: they are not to be taken for JSON."""
 _SPACE = r"[ \t\n\r]*"
 _NAME = re.compile(rf'"((?:[^"\\\x00-\x1f]|\\.)*)"{_SPACE}:{_SPACE}')
 _OPEN = re.compile(rf"{_SPACE}\{{{_SPACE}(}}?){_SPACE}")
@@ -27,6 +29,7 @@ class Envelope(NamedTuple):
     attributes: dict[str, Any]
     data: bytes | None  # in bytes as in binary mode: JSON as it stands there, text in UTF-8; None: there is none
     text: str | None = None  # the characters, where the data is a JSON string
+    media: str | None = None  # the media type of the data; None: JSON, which needs none in an envelope
 
 
 def envelope_of(value: bytes, content_type: bytes) -> Envelope:
@@ -49,25 +52,26 @@ def envelope_of(value: bytes, content_type: bytes) -> Envelope:
     attributes = checked(
         {name: found for name, (found, _, _) in members.items() if found is not None and name not in RESERVED}
     )
+    media = attributes.get("datacontenttype")
     data, start, end = members.get("data", (None, 0, 0))
     encoded, _, _ = members.get("data_base64", (None, 0, 0))
     if encoded is not None:
         if data is not None:
             raise invalid("it has both data and data_base64")
         try:
-            return Envelope(attributes, b64decode(encoded, validate=True))
+            return Envelope(attributes, b64decode(encoded, validate=True), media=media or _UNKNOWN_TYPE)
         except (TypeError, ValueError, binascii.Error):
             raise invalid("its data_base64 is not base64") from None
     if data is None:
-        return Envelope(attributes, None)
+        return Envelope(attributes, None, media=media)
     if not isinstance(data, str):
-        return Envelope(attributes, text[start:end].encode("utf-8"))
+        return Envelope(attributes, text[start:end].encode("utf-8"), media=media)
     try:
         characters = data.encode("utf-8")
     except UnicodeEncodeError:  # half of a pair, which JSON may hold as an escape
         raise invalid("its data is a string that is not UTF-8") from None
-    is_plain = not is_json(attributes.get("datacontenttype"))
-    return Envelope(attributes, characters if is_plain else text[start:end].encode("utf-8"), data)
+    is_plain = not is_json(media)
+    return Envelope(attributes, characters if is_plain else text[start:end].encode("utf-8"), data, media)
 
 
 def _check_format(content_type: bytes) -> None:

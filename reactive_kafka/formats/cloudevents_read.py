@@ -77,7 +77,7 @@ def record_decoder(decode: Decoder | None, payload_type: object, deserializer: s
         if value is None or (structured is None and not is_demanded):
             return plain(value)
         envelope = envelope_of(value, structured or b"")
-        return payload(envelope.data, envelope.attributes.get("datacontenttype"), envelope.text)
+        return payload(envelope.data, envelope.media, envelope.text)
 
     if is_demanded:
         return of_event

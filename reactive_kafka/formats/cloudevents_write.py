@@ -99,10 +99,14 @@ class EventWriter:
         attributes = self._attributes(event, given, now_s)
         partition_key = attributes.get(PARTITION_KEY)
         key = None if partition_key is None else _in_header(partition_key).encode("utf-8")
+        media = attributes.get("datacontenttype")
         if is_structured:
             envelope: bytes = pydantic_json().to_json({name: _in_json(one) for name, one in attributes.items()})
-            member = b"" if encoded is None else self._member(data, encoded, attributes.get("datacontenttype"))
+            member = b"" if encoded is None else self._member(data, encoded, media)
             return EventRecord(envelope[:-1] + member + b"}", (("content-type", ENVELOPE_TYPE), *others), key)
+        is_text = isinstance(data, str) and self._serializer not in REGISTERED_FORMATS
+        if is_text and encoded is not None and media is not None and is_json(media):
+            self._check_json(data, encoded)
         pairs = [
             ("content-type" if name == "datacontenttype" else PREFIX + name, _in_header(one).encode("utf-8"))
             for name, one in attributes.items()
@@ -167,16 +171,20 @@ class EventWriter:
         if isinstance(data, _RAW):
             return _base64(encoded)
         if media is not None and is_json(media):
-            try:
-                pydantic_json().from_json(encoded, allow_inf_nan=False)
-            except ValueError:
-                why = f"its datacontenttype says JSON, and what was made of its data ({type(data).__name__}) is none"
-                raise self._refused(f'{why}: value_serializer = "json" writes JSON') from None
+            self._check_json(data, encoded)
             return b',"data":' + encoded
         if isinstance(data, str) and self._serializer not in REGISTERED_FORMATS:
             text: bytes = pydantic_json().to_json(encoded.decode("utf-8"))
             return b',"data":' + text
         return _base64(encoded)
+
+    def _check_json(self, data: Any, encoded: bytes) -> None:
+        """EncodeError: the media type says JSON, and the bytes are none."""
+        try:
+            pydantic_json().from_json(encoded, allow_inf_nan=False)
+        except ValueError:
+            why = f"its datacontenttype says JSON, and what was made of its data ({type(data).__name__}) is none"
+            raise self._refused(f'{why}: value_serializer = "json" writes JSON') from None
 
     def _refused(self, why: str) -> EncodeError:
         return EncodeError(f"channel {self._name!r}: no CloudEvent can be made of this: {why}")

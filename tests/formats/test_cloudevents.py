@@ -341,6 +341,10 @@ def test_json_data_reaches_the_decoder_as_it_stands_in_the_envelope() -> None:
         ({"data_base64": b64encode((5).to_bytes(8, "big")).decode()}, int, "int", 5),
         ({"data_base64": b64encode(b"\xff").decode(), "datacontenttype": "image/png"}, Any, "cloudevents", b"\xff"),
         ({"data_base64": b64encode(b"hi").decode(), "datacontenttype": "text/plain"}, Any, "cloudevents", "hi"),
+        # the JSON format forbids to take bytes for JSON that nothing says to be JSON
+        ({"data_base64": b64encode(b"\xff").decode()}, Any, "cloudevents", b"\xff"),
+        ({"data_base64": b64encode(b'{"a":1}').decode()}, Any, "cloudevents", b'{"a":1}'),
+        ({"data_base64": b64encode(b'{"a":1}').decode()}, dict, "cloudevents", {"a": 1}),
         ({"data": {"a": 1}, "datacontenttype": "application/x+json; v=1"}, Any, "cloudevents", {"a": 1}),
         ({}, dict | None, None, None),
         ({"data": None}, dict | None, None, None),
@@ -581,9 +585,10 @@ def test_what_cannot_be_an_event_is_refused(mode: Any, event: CloudEvent, said: 
     assert str(raised.value).startswith(f"channel 'orders': no CloudEvent can be made of this: {said}")
 
 
-def test_text_that_is_said_to_be_json_and_is_none_has_no_place_in_an_envelope() -> None:
+@pytest.mark.parametrize("mode", ["binary", "structured"])
+def test_text_that_is_said_to_be_json_and_is_none_is_refused(mode: Any) -> None:
     event = CloudEvent("hello", datacontenttype="application/json", **SAID)
     with pytest.raises(
         EncodeError, match=r"its datacontenttype says JSON, and what was made of its data .str. is none"
     ):
-        write(event, mode="structured")
+        write(event, mode=mode)

@@ -293,6 +293,21 @@ def test_none_takes_nothing_away_from_what_was_chosen(value: dict[str, Any]) -> 
     assert message.WhichOneof("choice") == "text"
 
 
+@pytest.mark.parametrize(
+    "value",
+    [
+        {"chosen": 1, "text": "a"},
+        {"text": "a", "chosen": False},
+        {"text": "", "other": ""},
+    ],
+)
+def test_several_fields_of_one_choice_are_refused_by_their_names(value: dict[str, Any]) -> None:
+    # in the order of the .proto file
+    given = " and ".join(sorted(value, key=["chosen", "text", "other"].index))
+    with pytest.raises(EncodeError, match=rf"^Odd\.choice is one of its fields, and {given} are given$"):
+        fill(kind()(), value)
+
+
 def test_an_unknown_any_may_have_been_in_json_and_no_other_shape_is_taken() -> None:
     message = kind()()
     fill(message, {"what": {"@type": UNKNOWN, "value": "CP8B"}})

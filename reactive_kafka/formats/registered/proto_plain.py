@@ -9,6 +9,7 @@ import base64
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from enum import Enum
+from functools import lru_cache
 from typing import Any
 
 from reactive_kafka.errors import EncodeError
@@ -166,6 +167,7 @@ def fill(message: Any, plain: Any, path: str = "") -> None:
         _fill_any(message, plain, path)
     elif isinstance(plain, Mapping):
         fields = message.DESCRIPTOR.fields_by_name
+        _check_choices(message.DESCRIPTOR, plain)
         for key, value in plain.items():
             if key not in fields:
                 raise EncodeError(f"{path or 'it'} has a key that is no field of {message.DESCRIPTOR.full_name}")
@@ -225,6 +227,24 @@ def _has(pool: Any, url: str) -> bool:
     except KeyError:
         return False
     return True
+
+
+def _check_choices(descriptor: Any, plain: Mapping[str, Any]) -> None:
+    """EncodeError: several fields of one ``oneof`` are given. A message would keep the last one and lose the others."""
+    for name, fields in _choices(descriptor):
+        given = [field for field in fields if plain.get(field) is not None]
+        if len(given) > 1:
+            raise EncodeError(f"{descriptor.name}.{name} is one of its fields, and {' and '.join(given)} are given")
+
+
+@lru_cache(maxsize=1024)
+def _choices(descriptor: Any) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Each ``oneof`` of a message that has several fields, with their names: an ``optional`` field is one alone."""
+    return tuple(
+        (one_of.name, tuple(field.name for field in one_of.fields))
+        for one_of in descriptor.oneofs
+        if len(one_of.fields) > 1
+    )
 
 
 def _is_null(field: Any, plain: Mapping[str, Any]) -> bool:
