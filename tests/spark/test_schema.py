@@ -60,7 +60,7 @@ def schema_of(model: Any) -> PayloadSchema:
 
 
 def reasons_of(model: Any) -> list[str]:
-    return [one.reason for one in schema_of(model).misfits("_value")]
+    return [one.reason for one in schema_of(model).misfits("_value", "_made")]
 
 
 def problems_of(model: Any) -> tuple[str, ...]:

@@ -70,8 +70,10 @@ class Payload:
         # of 0.8 s.
         parsed = self.single.parsed(self._text, self.schema.struct)
         rows = records.selectExpr(*names, f"stack(1, {parsed}) AS {PARSED}")
+        # And the same again: what is wrong is seen from what was made, without making it twice.
         value = self.schema.struct.value(self.single.value(PARSED))
-        return rows.selectExpr(*names, f"{value} AS {PAYLOAD}", f"{self._misfit} AS {MISFIT}")
+        rows = rows.selectExpr(*names, PARSED, f"stack(1, {value}) AS {PAYLOAD}")
+        return rows.selectExpr(*names, PAYLOAD, f"{self._misfit} AS {MISFIT}")
 
     def fitting(self, parsed: Any) -> Any:
         """The function's DataFrame, out of :meth:`parsed`."""
@@ -134,7 +136,7 @@ class Payload:
 
     @cached_property
     def _field_misfits(self) -> tuple[Misfit, ...]:
-        return self.schema.misfits(self.single.value(PARSED))
+        return self.schema.misfits(self.single.value(PARSED), PAYLOAD)
 
     @cached_property
     def _reasons(self) -> list[BaseException]:

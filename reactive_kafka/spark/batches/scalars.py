@@ -77,10 +77,13 @@ class Scalar:
         """SQL: whether the value is missing or null."""
         return f"({at} IS NULL OR is_variant_null({at}))" if self.json == "VARIANT" else f"{at} IS NULL"
 
-    def misfits(self, at: str, name: str) -> Iterator[Misfit]:
-        """What may be wrong with a value that is not null; *name* is its name for people."""
+    def misfits(self, at: str, name: str, made: str | None) -> Iterator[Misfit]:
+        """What may be wrong with a value that is not null; *name* is its name for people.
+
+        *made* is SQL of the column's value, if that is there already.
+        """
         if self.to_column is not None:
-            value = self.to_column(at)
+            value = made or self.to_column(at)
             wrong = f"(NOT {self.null(at)} AND {value} IS NULL)" if self.is_misfit is None else self.is_misfit(at)
             yield Misfit(wrong, f"{name} is no {self.expected}")
             if self.only:

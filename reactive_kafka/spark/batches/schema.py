@@ -81,15 +81,15 @@ class Many:
     def null(self, at: str) -> str:
         return f"{at} IS NULL"
 
-    def misfits(self, at: str, name: str) -> Iterator[Misfit]:
-        """What may be wrong with a value that is not null; *at* is SQL of what was read, *name* its name for people."""
+    def misfits(self, at: str, name: str, made: str | None) -> Iterator[Misfit]:
+        """What may be wrong with a value that is not null, as of a :class:`Scalar`."""
         if self.is_map:
             # A plain handler gets the last value of a key, Spark would find the first.
             keys = f"map_keys({at})"
             yield Misfit(f"size({keys}) <> size(array_distinct({keys}))", f"{name} has a key twice")
         inner = _variable(at)
         values = f"map_values({at})" if self.is_map else at
-        for one in _of_value(self.element, self.element_may_be_null, inner, f"{name}[]"):
+        for one in _of_value(self.element, self.element_may_be_null, inner, f"{name}[]", None):
             yield Misfit(f"exists({values}, {inner} -> {one.condition})", one.reason)
 
 
@@ -140,11 +140,12 @@ class Struct:
     def null(self, at: str) -> str:
         return f"{at} IS NULL"
 
-    def misfits(self, at: str, name: str) -> Iterator[Misfit]:
-        """What may be wrong with a value that is not null; *at* is SQL of what was read, *name* its name for people."""
+    def misfits(self, at: str, name: str, made: str | None) -> Iterator[Misfit]:
+        """What may be wrong with a value that is not null, as of a :class:`Scalar`."""
         for field in self.fields:
             path = f"{name}.{field.name}" if name else field.name
-            for one in _of_value(field.kind, field.may_be_null, _part(at, field), path):
+            its = f"{made}.{identifier(field.name)}" if made else None
+            for one in _of_value(field.kind, field.may_be_null, _part(at, field), path, its):
                 yield Misfit(f"({at} IS NOT NULL AND {one.condition})", one.reason) if name else one
 
 
@@ -155,10 +156,10 @@ def _part(at: str, field: Field) -> str:
 Kind = Scalar | Many | Struct
 
 
-def _of_value(kind: Kind, may_be_null: bool, at: str, name: str) -> Iterator[Misfit]:
+def _of_value(kind: Kind, may_be_null: bool, at: str, name: str, made: str | None) -> Iterator[Misfit]:
     if not may_be_null:
         yield Misfit(kind.null(at), f"{name} is missing or null")
-    yield from kind.misfits(at, name)
+    yield from kind.misfits(at, name, made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +170,12 @@ class PayloadSchema:
     struct: Struct
     accepts_none: bool = False  # a record without a value (a tombstone) fits: the payload is ``Model | None``
 
-    def misfits(self, at: str) -> tuple[Misfit, ...]:
-        """What may be wrong with a payload that was read; *at* is SQL for it. The first match counts."""
-        return tuple(self.struct.misfits(at, ""))
+    def misfits(self, at: str, made: str) -> tuple[Misfit, ...]:
+        """What may be wrong with a payload; the first match counts.
+
+        *at* is SQL of what was read, *made* of what :meth:`Struct.value` has made of it.
+        """
+        return tuple(self.struct.misfits(at, "", made))
 
 
 def payload_schema(model: Any, who: str, *, base64: bool = False) -> PayloadSchema:
