@@ -191,7 +191,7 @@ async def test_numbers_times_and_symbols_come_as_they_were_written_or_do_not_fit
     assert found.rows[7]["kind"] == "B"
     assert found.reasons == {
         8: "does not fit Odd: kind is none of 'A', 'B'",
-        9: "does not fit Odd: no record, or a field of another type",
+        9: "does not fit Odd: price is no decimal number with at most 20 digits before the point and 18 after it",
     }
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from reactive_kafka.errors import RejectedByJobError
 from reactive_kafka.records import TopicPartition
+from reactive_kafka.spark.batches.scalars import literal
 
 COLUMNS = ("topic", "partition", "offset")
 NAMED_IN_AN_ERROR = 5
@@ -163,8 +164,6 @@ def batch_id(ranges: Iterable[SparkRange]) -> str:
 
 def range_id_sql(ranges: Iterable[SparkRange]) -> str:
     """A Spark SQL expression over topic, partition and offset: the id of the range that holds them, else null."""
-    from reactive_kafka.spark.batches.schema import literal  # with all that reads models
-
     cases = (
         f"WHEN topic = {literal(one.topic)} AND partition = {one.partition} "
         f"AND offset >= {one.start} AND offset < {one.until} THEN '{one.id}'"

@@ -7,7 +7,9 @@ import sys
 import typing
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
+
+from reactive_kafka.spark.batches.scalars import BytesForm, TimeForm
 
 
 class UnreadableModelError(ValueError):
@@ -25,12 +27,27 @@ class ModelField:
     decimal: tuple[int, int] | None = None  # all digits and those after the point, if the model limits both
 
 
+class Forms(NamedTuple):
+    """What bytes and times are in the JSON of a model."""
+
+    bytes: BytesForm
+    times: TimeForm
+
+    def of_part(self, own: Forms | None) -> Forms:
+        """The forms of a model inside of this one, which says *own*: msgspec reads a struct with all that is in it."""
+        return self if own is None or self.times is TimeForm.MSGSPEC else own
+
+
+PLAIN_FORMS = Forms(BytesForm.TEXT, TimeForm.PYDANTIC)
+MSGSPEC_FORMS = Forms(BytesForm.BASE64, TimeForm.MSGSPEC)
+
+
 @dataclass(frozen=True, slots=True)
 class ModelFields:
     """The fields of a model, in its order."""
 
     fields: tuple[ModelField, ...]
-    base64: bool = False  # bytes are base64 in JSON, and not text
+    forms: Forms | None = None  # None: those of the model around it
 
 
 def is_model(kind: Any) -> bool:
@@ -44,11 +61,22 @@ def fields_of(model: type) -> ModelFields:
     """The fields of a model; UnreadableModelError if an annotation has an unknown name, or an alias is not one name."""
     try:
         if _is_struct(model):
-            return ModelFields(tuple(_of_struct(model)), base64=True)
-        config = getattr(model, "model_config", None) or getattr(model, "__pydantic_config__", None) or {}
-        return ModelFields(tuple(_of_model(model, config)), base64=config.get("val_json_bytes") == "base64")
+            return ModelFields(tuple(_of_struct(model)), MSGSPEC_FORMS)
+        config = getattr(model, "model_config", None)
+        if config is None:
+            config = getattr(model, "__pydantic_config__", None)
+        forms = None if config is None else _forms(config)
+        return ModelFields(tuple(_of_model(model, config or {})), forms)
     except NameError as error:
         raise UnreadableModelError(f"its annotations cannot be read: {error}") from None
+
+
+def _forms(config: Any) -> Forms:
+    takes_numbers = not config.get("strict") and config.get("val_temporal_unit", "infer") == "infer"
+    return Forms(
+        BytesForm(config.get("val_json_bytes", "utf8")),
+        TimeForm.PYDANTIC if takes_numbers else TimeForm.PYDANTIC_TEXT,
+    )
 
 
 def _is_struct(kind: type) -> bool:

@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import enum
+import re
 import typing
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 from uuid import UUID
 
 from reactive_kafka.errors import ConfigError
 from reactive_kafka.formats.wanted import Wanted, name_of, wanted
-from reactive_kafka.spark.batches.fields import ModelField, UnreadableModelError, fields_of, is_model
+from reactive_kafka.spark.batches import scalars
+from reactive_kafka.spark.batches.fields import (
+    PLAIN_FORMS,
+    Forms,
+    ModelField,
+    UnreadableModelError,
+    fields_of,
+    is_model,
+)
+from reactive_kafka.spark.batches.scalars import BytesForm, Misfit, Scalar, literal
 
 KAFKA_COLUMNS = ("key", "value", "topic", "partition", "offset", "timestamp", "timestampType", "headers")
 CORRUPT = "_corrupt"
@@ -23,40 +33,24 @@ ALLOWED = (
     "tuple[X, ...] of them, dict[str, X], other models, and '| None' of each"
 )
 _SCALARS = {
-    str: "STRING", int: "BIGINT", float: "DOUBLE", bool: "BOOLEAN", datetime: "TIMESTAMP", date: "DATE", UUID: "STRING",
-    Decimal: "DECIMAL(38,18)",  # if its model does not limit it
-}  # fmt: skip
-
-
-class Misfit(NamedTuple):
-    """What makes a row unfit: a Spark SQL condition, and the reason for people."""
-
-    condition: str
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class Scalar:
-    """A type without parts: ``json`` is the type that is read, ``column`` that of the column."""
-
-    json: str
-    column: str
-    only: tuple[str, ...] = ()
-
-    def misfits(self, at: str, name: str) -> Iterator[Misfit]:
-        """What may be wrong with a value that is not null; *at* is SQL for the value, *name* its name for people."""
-        if self.only:
-            condition = f"{at} NOT IN ({', '.join(map(literal, self.only))})"
-            yield Misfit(condition, f"{name} is none of {', '.join(map(repr, self.only))}")
+    str: scalars.TEXT,
+    int: scalars.INTEGER,
+    float: scalars.FLOAT,
+    bool: scalars.BOOLEAN,
+    date: scalars.DATE,
+    UUID: scalars.UUID_TEXT,
+    Decimal: scalars.decimal(MOST_DIGITS, 18),  # if its model does not limit it
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Many:
-    """A list, or a dict with text keys."""
+    """A list, a set, or a dict with text keys."""
 
     element: Kind
     element_may_be_null: bool
     is_map: bool
+    is_set: bool = False
 
     @property
     def json(self) -> str:
@@ -66,14 +60,46 @@ class Many:
     def column(self) -> str:
         return self._of(self.element.column)
 
+    @property
+    def is_read_as_it_is(self) -> bool:
+        return self.element.is_read_as_it_is and not self.is_set
+
     def _of(self, element: str) -> str:
         return f"MAP<STRING, {element}>" if self.is_map else f"ARRAY<{element}>"
 
-    def misfits(self, at: str, name: str) -> Iterator[Misfit]:
-        inner = f"x{name.count('[]')}"
+    def value(self, at: str) -> str:
+        """SQL of the column's value; *at* is SQL of what was read."""
+        if self.is_read_as_it_is:
+            return at
+        inner = _variable(at)
+        value = self.element.value(inner)
+        if self.is_map:
+            return f"transform_values({at}, (k, {inner}) -> {value})"
+        values = f"transform({at}, {inner} -> {value})"
+        return f"array_distinct({values})" if self.is_set else values
+
+    def null(self, at: str) -> str:
+        return f"{at} IS NULL"
+
+    def misfits(self, at: str, name: str, made: str | None) -> Iterator[Misfit]:
+        """What may be wrong with a value that is not null, as of a :class:`Scalar`."""
+        if self.is_map:
+            # A plain handler gets the last value of a key, Spark would find the first.
+            keys = f"map_keys({at})"
+            yield Misfit(f"size({keys}) <> size(array_distinct({keys}))", f"{name} has a key twice")
+        inner = _variable(at)
         values = f"map_values({at})" if self.is_map else at
-        for one in _of_value(self.element, self.element_may_be_null, inner, f"{name}[]"):
+        for one in _of_value(self.element, self.element_may_be_null, inner, f"{name}[]", None):
             yield Misfit(f"exists({values}, {inner} -> {one.condition})", one.reason)
+
+
+def _variable(at: str) -> str:
+    """A name for an element of *at*, which may be a part of an element itself."""
+    outer = _VARIABLE.match(at)
+    return f"x{int(outer[1]) + 1}" if outer else "x0"
+
+
+_VARIABLE = re.compile(r"x([0-9]+)\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +126,40 @@ class Struct:
     def column(self) -> str:
         return _struct((field.name, field.kind.column) for field in self.fields)
 
-    def misfits(self, at: str, name: str) -> Iterator[Misfit]:
+    @property
+    def is_read_as_it_is(self) -> bool:
+        return all(field.name == field.json_name and field.kind.is_read_as_it_is for field in self.fields)
+
+    def value(self, at: str) -> str:
+        """SQL of the column's value; *at* is SQL of what was read."""
+        if self.is_read_as_it_is:
+            return at
+        values = (f"{literal(one.name)}, {one.kind.value(_part(at, one))}" for one in self.fields)
+        return f"CASE WHEN {at} IS NOT NULL THEN named_struct({', '.join(values)}) END"
+
+    def null(self, at: str) -> str:
+        return f"{at} IS NULL"
+
+    def misfits(self, at: str, name: str, made: str | None) -> Iterator[Misfit]:
+        """What may be wrong with a value that is not null, as of a :class:`Scalar`."""
         for field in self.fields:
-            inner = f"{at}.{identifier(field.name)}"
             path = f"{name}.{field.name}" if name else field.name
-            for one in _of_value(field.kind, field.may_be_null, inner, path):
-                yield one if at == PAYLOAD else Misfit(f"({at} IS NOT NULL AND {one.condition})", one.reason)
+            its = f"{made}.{identifier(field.name)}" if made else None
+            for one in _of_value(field.kind, field.may_be_null, _part(at, field), path, its):
+                yield Misfit(f"({at} IS NOT NULL AND {one.condition})", one.reason) if name else one
+
+
+def _part(at: str, field: Field) -> str:
+    return f"{at}.{identifier(field.json_name)}"
 
 
 Kind = Scalar | Many | Struct
-PAYLOAD = "_payload"
 
 
-def _of_value(kind: Kind, may_be_null: bool, at: str, name: str) -> Iterator[Misfit]:
+def _of_value(kind: Kind, may_be_null: bool, at: str, name: str, made: str | None) -> Iterator[Misfit]:
     if not may_be_null:
-        yield Misfit(f"{at} IS NULL", f"{name} is missing or null")
-    yield from kind.misfits(at, name)
+        yield Misfit(kind.null(at), f"{name} is missing or null")
+    yield from kind.misfits(at, name, made)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,10 +170,12 @@ class PayloadSchema:
     struct: Struct
     accepts_none: bool = False  # a record without a value (a tombstone) fits: the payload is ``Model | None``
 
-    @property
-    def misfits(self) -> tuple[Misfit, ...]:
-        """What may be wrong with a payload that is parsed into a column ``_payload``; the first match counts."""
-        return tuple(self.struct.misfits(PAYLOAD, ""))
+    def misfits(self, at: str, made: str) -> tuple[Misfit, ...]:
+        """What may be wrong with a payload; the first match counts.
+
+        *at* is SQL of what was read, *made* of what :meth:`Struct.value` has made of it.
+        """
+        return tuple(self.struct.misfits(at, "", made))
 
 
 def payload_schema(model: Any, who: str, *, base64: bool = False) -> PayloadSchema:
@@ -142,7 +188,7 @@ def payload_schema(model: Any, who: str, *, base64: bool = False) -> PayloadSche
     if not is_model(asked.base):
         raise ConfigError(f"{whole}: expected a dataclass, a pydantic model or a msgspec Struct")
     reader = _Reader(whole, base64)
-    struct = reader.struct(asked.base, "", ())
+    struct = reader.struct(asked.base, "", (), PLAIN_FORMS)
     reader.check_reserved(struct)
     if reader.problems:
         raise ConfigError(*reader.problems)
@@ -157,8 +203,8 @@ class _Reader:
         self._base64 = base64
         self.problems: list[str] = []
 
-    def struct(self, model: Any, path: str, outer: tuple[Any, ...]) -> Struct:
-        """*outer*: the models that contain this one."""
+    def struct(self, model: Any, path: str, outer: tuple[Any, ...], forms: Forms) -> Struct:
+        """*outer*: the models that contain this one; *forms*: those of the innermost of them."""
         try:
             found = fields_of(model)
         except UnreadableModelError as error:
@@ -167,33 +213,36 @@ class _Reader:
         if not found.fields:
             self._refuse(f"{_field(path)}{name_of(model)} has no fields")
         self._check_names(found.fields, path)
-        base64 = self._base64 or found.base64
-        return Struct(tuple(self._field(field, path, (*outer, model), base64) for field in found.fields))
+        forms = forms.of_part(found.forms)
+        return Struct(tuple(self._field(field, path, (*outer, model), forms) for field in found.fields))
 
-    def _field(self, field: ModelField, path: str, outer: tuple[Any, ...], base64: bool) -> Field:
+    def _field(self, field: ModelField, path: str, outer: tuple[Any, ...], forms: Forms) -> Field:
         asked = wanted(field.annotation)
         inner = f"{path}.{field.name}" if path else field.name
-        kind = self._kind(asked, inner, outer, base64)
+        kind = self._kind(asked, inner, outer, forms)
         if isinstance(kind, Scalar) and asked.base is Decimal and field.decimal is not None:
             kind = self._decimal(*field.decimal, inner)
         return Field(field.name, field.json_name, kind, asked.accepts_none or not field.required)
 
-    def _kind(self, asked: Wanted, path: str, outer: tuple[Any, ...], base64: bool) -> Kind:
+    def _kind(self, asked: Wanted, path: str, outer: tuple[Any, ...], forms: Forms) -> Kind:
         base = asked.base
-        if (scalar := _scalar(base, base64)) is not None:
+        if self._base64 and base is bytes:
+            return scalars.BYTES[BytesForm.BASE64]
+        if (scalar := _scalar(base, forms)) is not None:
             return scalar
         if base in outer:
             return self._unknown(path, f"holds itself ({name_of(base)}), and a column has a fixed depth")
         if is_model(base):
-            return self.struct(base, path, outer)
+            return self.struct(base, path, outer, forms)
         if (element := _element(base)) is not None:
-            inner, is_map = wanted(element), typing.get_origin(base) is dict
-            return Many(self._kind(inner, f"{path}[]", outer, base64), inner.accepts_none, is_map)
+            inner, origin = wanted(element), typing.get_origin(base)
+            kind = self._kind(inner, f"{path}[]", outer, forms)
+            return Many(kind, inner.accepts_none, is_map=origin is dict, is_set=origin in (set, frozenset))
         return self._unknown(path, f"is of type {asked.name}, which no column has; allowed are {ALLOWED}")
 
     def _decimal(self, digits: int, places: int, path: str) -> Kind:
         if 0 <= places <= digits <= MOST_DIGITS:
-            return _same(f"DECIMAL({digits},{places})")
+            return scalars.decimal(digits, places)
         return self._unknown(path, f"has {digits} digits, {places} of them decimal; a column has {MOST_DIGITS} at most")
 
     def _check_names(self, fields: tuple[ModelField, ...], path: str) -> None:
@@ -217,7 +266,7 @@ class _Reader:
 
     def _unknown(self, path: str, problem: str) -> Kind:
         self._refuse(f"{_field(path)}{problem}")
-        return _same("STRING")
+        return scalars.TEXT
 
     def _refuse(self, problem: str) -> None:
         self.problems.append(f"{self._who}: {problem}")
@@ -237,18 +286,14 @@ def _first_twins(names: Iterable[str]) -> tuple[str, ...]:
     return ()
 
 
-def _scalar(base: Any, base64: bool) -> Scalar | None:
+def _scalar(base: Any, forms: Forms) -> Scalar | None:
     if base is bytes:
-        return Scalar("BINARY" if base64 else "STRING", "BINARY")
+        return scalars.BYTES[forms.bytes]
+    if base is datetime:
+        return scalars.TIMESTAMPS[forms.times]
     if (values := _values_of(base)) is not None:
-        return Scalar("STRING", "STRING", values)
-    name = _SCALARS.get(base) if isinstance(base, type) else None
-    return _same(name) if name else None
-
-
-def _same(name: str) -> Scalar:
-    """A type that is in JSON what its column is."""
-    return Scalar(name, name)
+        return scalars.texts(values)
+    return _SCALARS.get(base) if isinstance(base, type) else None
 
 
 def _values_of(base: Any) -> tuple[str, ...] | None:
@@ -276,8 +321,3 @@ def _struct(fields: Iterator[tuple[str, str]]) -> str:
 def identifier(name: str) -> str:
     """*name* as the name of a column or a field in Spark SQL."""
     return "`" + name.replace("`", "``") + "`"
-
-
-def literal(text: str) -> str:
-    """*text* as a value in Spark SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
