@@ -130,7 +130,7 @@ def _of_mask(message: Any) -> Any:
 
 
 def fill(message: Any, plain: Any) -> None:
-    """Say in a message what plain data says; EncodeError, ValueError or TypeError: it does not fit."""
+    """Say in a message what plain data says; ValueError or TypeError: it does not fit."""
     name = message.DESCRIPTOR.full_name
     if name == _TIMESTAMP and isinstance(plain, datetime):
         write_datetime(message, plain)
