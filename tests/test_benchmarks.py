@@ -10,7 +10,7 @@ import sys
 import fastavro
 import pytest
 
-from benchmarks import at_rest, orders, plan, runs
+from benchmarks import at_rest, orders, plan, runs, serialisers
 from benchmarks.contenders import ours_formats
 from benchmarks.growth.model import Quantity, fitted, row
 from benchmarks.memory import peak_mb
@@ -172,3 +172,23 @@ def test_each_stage_of_a_start_can_be_imported_and_together_they_are_most_of_the
     assert stages.keys() == at_rest.STAGES.keys()
     assert all(megabytes >= 0 for megabytes in stages.values())
     assert 30 < sum(stages.values()) < 100
+
+
+def test_the_comparison_of_serialisers_measures_both_in_each_format_and_with_the_registry_away(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert serialisers.main(["--records", "5", "--runs", "1", "--limit", "0.2"]) == 0
+    needed, speed, away, at_once = capsys.readouterr().out.strip().split("\n\n")
+    assert "confluent-kafka" in needed
+    assert "confluent-kafka" not in needed.splitlines()[2], "ours does not need it"
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in speed.splitlines()[2:]]
+    assert {tuple(row[:3]) for row in rows} == {
+        (name, kind, doing)
+        for name in serialisers.FORMATS
+        for kind in serialisers.KINDS
+        for doing in ("decode", "encode")
+    }
+    assert all(float(ours) > 0 and float(theirs) > 0 for _, _, _, ours, theirs, _ in rows)
+    assert away.count("SchemaMissing; the record waits") == 2
+    assert away.count("by itself") == 2
+    assert "| ours | 1 | 1 |" in at_once

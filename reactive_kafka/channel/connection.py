@@ -14,7 +14,6 @@ from reactive_kafka.channel.stable import StableOffsets
 from reactive_kafka.config.checks import GroupTimes
 from reactive_kafka.config.schema import IncomingSettings
 from reactive_kafka.errors import BrokerError, FatalBrokerError, FencedError
-from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable
 from reactive_kafka.partitions.assignment import Assignment
 from reactive_kafka.partitions.budget import NOTHING, Asked
 from reactive_kafka.partitions.committer import Committer
@@ -73,9 +72,9 @@ class Connection:
         self._lifeline = lifeline
         self._signals = signals
         self._clock = parts.clock
-        self._observer = parts.observer
+        self._outages = parts.outages
         self._consumer: Consumer | None = None
-        self._away_since: float | None = None
+        self._is_cut_off = False
         self._back_at = -inf
         self._silence: str | None = CONNECTING  # why no broker answers
         # Why a broker that answers does not let us read. Over once a client is assigned and has polled: to connect
@@ -199,7 +198,7 @@ class Connection:
 
     def _has_stopped(self, consumer: Consumer) -> bool:
         """Whether a client that reaches brokers has not heard from its group for longer than anything may take."""
-        if self._away_since is not None:
+        if self._is_cut_off:
             return False
         silent_s = self._clock.monotonic() - max(consumer.session_ends_at(), self._back_at)
         return silent_s >= SILENT_S + self._rebalance_s
@@ -229,7 +228,7 @@ class Connection:
         if asked.again_s is not None:
             return asked.again_s
         is_steady = self._starts.are_done and self._signals.is_taking() and not asked.left_out
-        if not (self._is_idle and is_steady and self._away_since is None):
+        if not (self._is_idle and is_steady and not self._is_cut_off):
             return POLL_S
         return ends_with_others(max(POLL_S, self._idle_poll_s), self._clock.monotonic())
 
@@ -275,16 +274,15 @@ class Connection:
         self._tell_back()
 
     def _tell_away(self, reason: str) -> None:
-        if self._away_since is None:
-            self._away_since = self._clock.monotonic()
-        self._observer.on(BrokerUnavailable(channel=self._settings.name, reason=reason))
+        self._is_cut_off = True
+        self._outages.away(self, reason, self._clock.monotonic())
 
     def _tell_back(self) -> None:
-        if self.broker_error is not None or self._away_since is None:
+        if self.broker_error is not None or not self._is_cut_off:
             return
+        self._is_cut_off = False
         self._back_at = self._clock.monotonic()
-        self._observer.on(BrokerAvailable(channel=self._settings.name, away_s=self._back_at - self._away_since))
-        self._away_since = None
+        self._outages.back(self, self._back_at)
 
     @property
     def broker_error(self) -> str | None:

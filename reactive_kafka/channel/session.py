@@ -24,6 +24,7 @@ from reactive_kafka.delivery.poison import PoisonGuard
 from reactive_kafka.delivery.workers import Workers, WorkerSetup, WorkerSignals
 from reactive_kafka.observe.events import ConsumersIdle
 from reactive_kafka.observe.facts import ChannelFacts, ChannelState, PartitionFacts
+from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.outgoing.exactly_once import ExactlyOnce
 from reactive_kafka.outgoing.letters import Failures
 from reactive_kafka.partitions.partition import Partition, is_done, lag_begins
@@ -94,6 +95,7 @@ class ChannelSession:
         )
         shared = ClientParts(
             settings=settings, clock=clock, observer=observer, spawn=self.spawn, connector=services.connector,
+            outages=OutageReports(settings.name, observer),
             reader=self.hook.reader(spec.connector or services.connector),
             acknowledger=self.acknowledger, lanes=self.lanes, workers=self.workers, arrival=self.arrival,
             commits=totals.commits, history=totals.history, resume=totals.resume, times=totals.times,

@@ -30,7 +30,8 @@ from reactive_kafka.errors import (
 )
 from reactive_kafka.formats import RecordDecoder, Registered, decoder_for, record_decoder_for, refused_tombstone
 from reactive_kafka.formats.names import REGISTERED_FORMATS
-from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, Observer
+from reactive_kafka.observe.events import Observer
+from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.outgoing.outbox import Gathering, Outbound
 from reactive_kafka.outgoing.replies import correlation_id_of, request_headers
 from reactive_kafka.outgoing.transactional import TransactionalWriter
@@ -76,7 +77,7 @@ class Requests:
         self._writer = writer
         self._partitions = partitions  # of a topic; the broker may create it for the question
         self._clock = clock
-        self._observer = observer
+        self._outages = OutageReports(settings.name, observer)
         self._spawn = spawn
         self._places = asyncio.Semaphore(settings.max_in_flight)
         self._pending: dict[bytes, Future[RawRecord]] = {}
@@ -86,7 +87,6 @@ class Requests:
         self._ended = asyncio.Event()
         self._is_closed = False
         self._problem: str | None = None  # why replies are not read
-        self._away_since = 0.0
 
     async def ask(self, outbound: Outbound, timeout_s: float) -> RawRecord:
         """Send a request, and wait for its reply.
@@ -232,17 +232,12 @@ class Requests:
         consumer.start_at({one: positions[one]})
 
     def _away(self, error: BrokerError) -> None:
-        if self._problem is None:
-            self._away_since = self._clock.monotonic()
-            reason = f"no replies are read from {self.topic}: {error}"
-            self._observer.on(BrokerUnavailable(channel=self._settings.name, reason=reason))
         self._problem = str(error)
+        self._outages.away(self, f"no replies are read from {self.topic}: {error}", self._clock.monotonic())
 
     def _back(self) -> None:
-        if self._problem is not None:
-            self._problem = None
-            away_s = self._clock.monotonic() - self._away_since
-            self._observer.on(BrokerAvailable(channel=self._settings.name, away_s=away_s))
+        self._problem = None
+        self._outages.back(self, self._clock.monotonic())
 
 
 def reply_decoder(reply_type: Any, serializer: str | None, registered: Registered | None = None) -> RecordDecoder:

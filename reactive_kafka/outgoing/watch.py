@@ -8,7 +8,8 @@ from math import inf
 
 from reactive_kafka.clock import Clock
 from reactive_kafka.errors import BrokerError
-from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable, Observer
+from reactive_kafka.observe.events import Observer
+from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.tasks import ends_with_others
 
 CHECK_S = 2.0
@@ -31,12 +32,10 @@ class BrokerWatch:
         observer: Observer,
         answered: Callable[[], None] = lambda: None,
     ) -> None:
-        self._channel = channel
         self._check = check
         self._clock = clock
-        self._observer = observer
+        self._outages = OutageReports(channel, observer)
         self._answered = answered
-        self._away_since: float | None = None
         self._heard_at = -inf
         self.silence: str | None = None  # why no broker answers
 
@@ -59,13 +58,9 @@ class BrokerWatch:
                 self._answered()
 
     def _is_away(self, reason: str) -> None:
-        if self._away_since is None:
-            self._away_since = self._clock.monotonic()
         self.silence = reason
-        self._observer.on(BrokerUnavailable(channel=self._channel, reason=reason))
+        self._outages.away(self, reason, self._clock.monotonic())
 
     def _is_back(self) -> None:
-        if self._away_since is not None:
-            away_s = self._clock.monotonic() - self._away_since
-            self._observer.on(BrokerAvailable(channel=self._channel, away_s=away_s))
-        self._away_since = self.silence = None
+        self.silence = None
+        self._outages.back(self, self._clock.monotonic())

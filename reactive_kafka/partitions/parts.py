@@ -16,6 +16,7 @@ from reactive_kafka.delivery.lanes import Lanes
 from reactive_kafka.delivery.workers import Workers
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.observe.facts import DurationHistogram
+from reactive_kafka.observe.outages import OutageReports
 from reactive_kafka.records import TopicPartition
 from reactive_kafka.tasks import Spawn
 from reactive_kafka.verdicts.acknowledge import Acknowledger
@@ -57,6 +58,7 @@ class ClientParts:
     reader: Connector  # those that read the channel's own topics
     clock: Clock
     observer: Observer
+    outages: OutageReports
     spawn: Spawn
     acknowledger: Acknowledger
     lanes: Lanes

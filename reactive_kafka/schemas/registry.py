@@ -22,6 +22,9 @@ from reactive_kafka.tasks import Handle, Tasks, log_failure
 BACKOFF = Backoff(0.25, 10.0)
 NOT_READY_S = 5.0
 """Who waits for longer than this is not ready."""
+GIVEN_UP_S = 10.0
+"""For how long a question without an answer still counts when nobody waits any more. A send is given up at its timeout,
+and its handler is called again after a pause of 5 s at most: the registry is away meanwhile, too."""
 CERTAIN = 3
 """So often it has to say that it has no such schema: a follower may not have heard of a new one yet."""
 REFUSED_S = 60.0
@@ -53,6 +56,8 @@ class _Asked:
 
     def __init__(self, since: float) -> None:
         self.since = since
+        self.left_at = 0.0  # when the last one who waited has given up
+        self.left_by: Schemas | None = None
         self.waiting: dict[Future[bool], Schemas] = {}
         self.problem = ""  # why there is no answer
         self.told: set[str] = set()  # channels that have been told of it
@@ -69,6 +74,7 @@ class Registry:
         self._tasks = tasks
         self._observer = observer
         self._asked: dict[Ask, _Asked] = {}
+        self._given_up: dict[Ask, _Asked] = {}  # in the order in which they were
         # Why the registry looks up no GUIDs, if it has said so within REFUSED_S. Bytes that look like a GUID differ in
         # each record, so a "no" for one of them would not spare the next one its three requests.
         self._no_guids = ""
@@ -78,7 +84,7 @@ class Registry:
         """True when *schemas* has an answer; False: the application stops."""
         asked = self._asked.get(ask)
         if asked is None:
-            asked = self._asked[ask] = _Asked(self._clock.monotonic())
+            asked = self._asked[ask] = self._question(ask)
             asked.task = self._tasks.start(partial(self._answer, ask, asked), f"schema registry: {ask}", log_failure)
         waiter: Future[bool] = asyncio.get_running_loop().create_future()
         asked.waiting[waiter] = schemas
@@ -98,11 +104,35 @@ class Registry:
 
     def _left(self, ask: Ask, asked: _Asked, waiter: Future[bool]) -> None:
         """Nobody waits there any more; the last one to leave ends the question."""
-        asked.waiting.pop(waiter, None)
+        schemas = asked.waiting.pop(waiter, None)
         if not asked.waiting and self._asked.get(ask) is asked:
             del self._asked[ask]
             if asked.task is not None:
                 asked.task.cancel()
+            if asked.problem:
+                asked.left_at = self._clock.monotonic()
+                asked.left_by = schemas
+                self._given_up[ask] = asked
+                self._forget_given_up()
+
+    def _question(self, ask: Ask) -> _Asked:
+        """A new question. If it was given up a moment ago it has had no answer since it was asked first."""
+        self._forget_given_up()
+        before = self._given_up.pop(ask, None)
+        if before is None:
+            return _Asked(self._clock.monotonic())
+        again = _Asked(before.since)
+        again.problem = before.problem
+        again.told = before.told
+        return again
+
+    def _forget_given_up(self) -> None:
+        gone = self._clock.monotonic() - GIVEN_UP_S
+        while self._given_up:
+            first = next(iter(self._given_up))
+            if self._given_up[first].left_at > gone:
+                return
+            del self._given_up[first]
 
     async def _answer(self, ask: Ask, asked: _Asked) -> None:
         try:
@@ -110,6 +140,7 @@ class Registry:
         except BaseException:  # the application stops
             self._end(ask, asked, False)
             raise
+        self._given_up.clear()  # the registry is there
         away_s = self._clock.monotonic() - asked.since
         for name in sorted(asked.told):
             self._observer.on(SchemaAvailable(channel=name, url=self.url, asked=str(ask), away_s=away_s))
@@ -182,14 +213,19 @@ class Registry:
 
     def why(self, ask: Ask) -> str:
         """Why there is no answer yet."""
-        asked = self._asked.get(ask)
+        asked = self._asked.get(ask) or self._given_up.get(ask)
         return f"schema registry {self.url}: {ask}: {(asked.problem if asked else '') or 'no answer yet'}"
 
     def not_ready(self, schemas: Schemas) -> list[str]:
         """Why a channel has waited for longer than a moment."""
-        now = self._clock.monotonic()
-        return [
+        self._forget_given_up()
+        late = self._clock.monotonic() - NOT_READY_S
+        waited = [
             self.why(ask)
             for ask, asked in self._asked.items()
-            if now - asked.since >= NOT_READY_S and any(one is schemas for one in asked.waiting.values())
+            if asked.since <= late and any(one is schemas for one in asked.waiting.values())
         ]
+        given_up = [
+            self.why(ask) for ask, asked in self._given_up.items() if asked.since <= late and asked.left_by is schemas
+        ]
+        return waited + given_up

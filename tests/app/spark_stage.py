@@ -11,7 +11,7 @@ from typing import Any
 from reactive_kafka import App, SparkBatch
 from reactive_kafka.broker.memory.broker import MemoryBroker
 from reactive_kafka.commit.metadata.codec import decode
-from reactive_kafka.errors import BadDataError, OffloadError
+from reactive_kafka.errors import BadDataError, ClusterError, OffloadError
 from reactive_kafka.observe.events import Observer
 from reactive_kafka.spark.batches.ledger import JobProgress
 from tests.app.helpers import Recorder, tp
@@ -105,8 +105,6 @@ class Engine:
         late_s: How long a job goes on after it was cancelled.
     """
 
-    ready = True
-    reason = None
     driver_pid = None
 
     def __init__(self, broker: MemoryBroker) -> None:
@@ -115,6 +113,25 @@ class Engine:
         self.judge: Callable[[Job], Outcome | str] = lambda job: None
         self.inside: Callable[[SparkBatch], None] = lambda batch: None
         self.late_s = 0.0
+        self.reason: str | None = None
+        self._up = asyncio.Event()
+        self._up.set()
+
+    @property
+    def ready(self) -> bool:
+        return self.reason is None
+
+    def go_away(self, error: ClusterError) -> None:
+        """Jobs that run fail with *error*, and those to come wait until it is back: as the engine's own."""
+        self.reason = str(error)
+        self._up.clear()
+        for job in self.running:
+            job.end(error)
+
+    def come_back(self) -> None:
+        """Jobs can run again."""
+        self.reason = None
+        self._up.set()
 
     @property
     def running(self) -> list[Job]:
@@ -129,6 +146,7 @@ class Engine:
         alone: bool = False, cancel_limit_s: float | None = None,
         on_progress: Callable[[JobProgress], None] = lambda _: None,
     ) -> Any:  # fmt: skip
+        await self._up.wait()
         self._now = (alone, on_progress)
         mine: Job | None = None
         try:

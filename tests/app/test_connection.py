@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 
 import pytest
 
 from reactive_kafka import App, FatalBrokerError, Message, TransientBrokerError
 from reactive_kafka.observe.events import BrokerAvailable, BrokerUnavailable
+from reactive_kafka.testing import FakeClock, run_in_virtual_time
 from tests.app.helpers import (
     Recorder,
     committed,
@@ -163,3 +165,72 @@ async def test_a_stop_while_it_is_still_connecting_ends_at_once() -> None:
     began = now()
     await app.stop()
     assert now() - began < 1
+
+
+def of_all_kinds(recorder: Recorder) -> App:
+    """Channels of each kind: with several clients, with retries, with letters, in transactions, with replies."""
+    app = App(
+        {
+            "incoming": {
+                "orders": {
+                    "group_id": "billing",
+                    "consumers": 2,
+                    "failure_strategy": "delayed-retry-topic",
+                    "delayed_retry": {"topics": ["orders_retry_1000"]},
+                },
+                "others": {"group_id": "others", "failure_strategy": "dead-letter-queue"},
+            },
+            "outgoing": {
+                "invoices": {},
+                "exact": {"transactional_id": "exact"},
+                "requests": {"reply_topic": "replies"},
+            },
+        },
+        observer=recorder,
+    )
+
+    @app.incoming("orders")
+    @app.outgoing("invoices")
+    async def pass_on(order: bytes) -> bytes:
+        return order
+
+    @app.incoming("others")
+    @app.outgoing("exact")
+    async def pass_on_exactly(order: bytes) -> bytes:
+        return order
+
+    app.emitter("requests")
+    return app
+
+
+def test_an_outage_of_an_hour_is_one_line_for_each_channel_and_a_new_one_is_told_again() -> None:
+    async def main(clock: FakeClock) -> None:
+        recorder = Recorder()
+        app = of_all_kinds(recorder)
+        async with running(app) as test:
+            for _ in range(2):
+                recorder.events.clear()
+                test.broker.down = True
+                await asyncio.sleep(3600)
+                test.broker.down = False
+                await until(lambda: app.health().status == "UP", 30)
+                away = Counter(event.channel for event in recorder.of(BrokerUnavailable))
+                back = Counter(event.channel for event in recorder.of(BrokerAvailable))
+                assert away == back == dict.fromkeys(("orders", "others", "invoices", "exact", "requests"), 1)
+                for event in recorder.of(BrokerAvailable):
+                    assert event.away_s == pytest.approx(3600, abs=10)
+
+    run_in_virtual_time(main)
+
+
+@in_virtual_time
+async def test_a_reason_that_changes_in_an_outage_is_told_and_readiness_has_the_last_one() -> None:
+    recorder = Recorder()
+    async with running(counting_app([], recorder)) as test:
+        for reason in ("connection refused", "not authorised", "connection refused"):
+            test.broker.fail_next("check", TransientBrokerError(reason), times=5)
+            await until(lambda reason=reason: reason in str(test.app.health().ready.to_json()), 30)
+            await asyncio.sleep(5)
+        await until(lambda: test.app.health().status == "UP", 60)
+    assert [event.reason for event in recorder.of(BrokerUnavailable)] == ["connection refused", "not authorised"]
+    assert len(recorder.of(BrokerAvailable)) == 1

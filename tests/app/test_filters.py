@@ -27,6 +27,7 @@ from tests.app.helpers import (
     facts,
     in_virtual_time,
     make_app,
+    now,
     running,
     send,
     tp,
@@ -493,6 +494,26 @@ class AtTime:
     key: bytes | None = None
     value: bytes | None = None
     headers: HeaderPairs = ()
+
+
+@in_virtual_time
+async def test_what_is_skipped_is_told_every_ten_seconds_and_the_rest_when_the_channel_stops() -> None:
+    recorder = Recorder()
+    app = make_app(recorder, value_deserializer="int", filter=f"{HERE}:is_even")
+
+    @app.incoming("orders")
+    async def handle(number: int) -> None: ...
+
+    async with running(app) as test:
+        began = now()
+        for expected in ([2], [2, 1]):
+            await send(test, *[1] * expected[-1])
+            await until(lambda expected=expected: [one.records for one in recorder.of(RecordsSkipped)] == expected, 30)
+        assert 19.9 < now() - began < 21
+        await send(test, 1, 1, 1)
+        await test.settled()
+        await asyncio.sleep(1)
+    assert [one.records for one in recorder.of(RecordsSkipped)] == [2, 1, 3]
 
 
 # -- where they do not go

@@ -6,6 +6,7 @@ Each cell of the table in docs/faults.md ("Outages") is a case here, in virtual 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Coroutine
 from typing import Any
 
@@ -13,9 +14,16 @@ import pytest
 
 from reactive_kafka import App, Batch, FatalBrokerError, Message, Record
 from reactive_kafka.checkpoint.stores.memory import Rows
+from reactive_kafka.errors import ClusterError, SessionLostError
+from reactive_kafka.formats.registered.schemas import Schema
+from reactive_kafka.observe.events import SchemaAvailable, SchemaUnavailable
+from reactive_kafka.schemas.answers import RegistryAway
+from reactive_kafka.schemas.registry import Source
 from reactive_kafka.testing import MemoryBroker, TestApp
 from tests.app.checkpoints import app_on
-from tests.app.helpers import committed, in_virtual_time, make_broker, running, send, tp, until
+from tests.app.helpers import Recorder, committed, in_virtual_time, make_broker, running, send, tp, until
+from tests.app.spark_stage import DEAD, WAITS, spark_app
+from tests.app.spark_stage import letters as dead_letters
 from tests.app.test_outgoing_outages import two_clusters
 
 OUTAGE_S = 200.0
@@ -27,7 +35,9 @@ Play = Callable[[], App]
 
 
 def app_with(*, orders: dict[str, Any] | None = None, **tables: Any) -> App:
-    incoming = {"group_id": "billing", "auto_offset_reset": "earliest", "commit_interval": "1s", **(orders or {})}
+    # Handlers take what the deserializer yields: with an override of that the same values come with a schema.
+    ours = {"group_id": "billing", "auto_offset_reset": "earliest", "commit_interval": "1s"}
+    incoming = {**ours, "value_deserializer": "bytes", **(orders or {})}
     return App({"incoming": {"orders": incoming}, "outgoing": {"invoices": {}}, **tables})
 
 
@@ -41,7 +51,7 @@ def output(**invoices: Any) -> App:
 
     @app.incoming("orders")
     @app.outgoing("invoices")
-    async def handle(order: bytes) -> bytes:
+    async def handle(order: Any) -> bytes:
         await busy()
         return order
 
@@ -53,7 +63,7 @@ def yields() -> App:
 
     @app.incoming("orders")
     @app.outgoing("invoices")
-    async def handle(order: bytes) -> AsyncIterator[bytes]:
+    async def handle(order: Any) -> AsyncIterator[bytes]:
         await busy()
         yield order
 
@@ -65,7 +75,7 @@ def emits() -> App:
     invoices = app.emitter("invoices")
 
     @app.incoming("orders")
-    async def handle(order: bytes) -> None:
+    async def handle(order: Any) -> None:
         await busy()
         await invoices.send(order)
 
@@ -77,7 +87,7 @@ def emits_from_tasks() -> App:
     invoices = app.emitter("invoices")
 
     @app.incoming("orders")
-    async def handle(order: bytes) -> None:
+    async def handle(order: Any) -> None:
         await busy()
         await asyncio.gather(invoices.send(order))
 
@@ -89,7 +99,7 @@ def emits_without_a_timeout() -> App:
     invoices = app.emitter("invoices")
 
     @app.incoming("orders")
-    async def handle(order: bytes) -> None:
+    async def handle(order: Any) -> None:
         await busy()
         await invoices.send_nowait(order)
 
@@ -101,7 +111,7 @@ def emits_in_transactions() -> App:
     invoices = app.emitter("invoices")
 
     @app.incoming("orders")
-    async def handle(order: bytes) -> None:
+    async def handle(order: Any) -> None:
         await busy()
         async with invoices.transaction() as transaction:
             await transaction.send(order)
@@ -118,7 +128,7 @@ def letters() -> App:
     app = app_with(orders={"failure_strategy": "dead-letter-queue", "dead_letter_queue": table})
 
     @app.incoming("orders")
-    async def handle(order: bytes) -> None:
+    async def handle(order: Any) -> None:
         await busy()
         raise ValueError("no order")
 
@@ -131,7 +141,7 @@ def delayed_retries() -> App:
 
     @app.incoming("orders")
     @app.outgoing("invoices")
-    async def handle(message: Message[bytes]) -> bytes:
+    async def handle(message: Message[Any]) -> bytes:
         await busy()
         if message.topic == "orders":
             raise ValueError("later")
@@ -145,7 +155,7 @@ def batches() -> App:
 
     @app.incoming("orders")
     @app.outgoing("invoices")
-    async def handle(batch: Batch[bytes]) -> list[Record]:
+    async def handle(batch: Batch[Any]) -> list[Record]:
         await busy()
         return [Record(payload) for payload in batch.payloads]
 
@@ -156,14 +166,14 @@ def manual_acks() -> App:
     """Collects three records, sends them, and acks up to the last one."""
     app = app_with(orders={"ack": "manual"})
     invoices = app.emitter("invoices")
-    kept: list[Message[bytes]] = []
+    kept: list[Message[Any]] = []
 
     @app.on_revoked("orders")
     def forget(partitions: object) -> None:
         kept.clear()
 
     @app.incoming("orders")
-    async def handle(message: Message[bytes]) -> None:
+    async def handle(message: Message[Any]) -> None:
         await busy()
         if message.offset not in [one.offset for one in kept]:
             # It is called again with the same message where a send has failed.
@@ -183,7 +193,7 @@ def retries() -> App:
 
     @app.incoming("orders")
     @app.outgoing("invoices")
-    async def handle(message: Message[bytes]) -> bytes:
+    async def handle(message: Message[Any]) -> bytes:
         await busy()
         if message.attempt < 3 and message.offset == 1:
             raise ValueError("not yet")
@@ -197,12 +207,12 @@ def through_memory() -> App:
 
     @app.incoming("orders")
     @app.outgoing("checked")
-    async def check(order: bytes) -> bytes:
+    async def check(order: Any) -> bytes:
         return order
 
     @app.incoming("checked")
     @app.outgoing("invoices")
-    async def handle(order: bytes) -> bytes:
+    async def handle(order: Any) -> bytes:
         await busy()
         return order
 
@@ -214,7 +224,7 @@ def by_key() -> App:
 
     @app.incoming("orders")
     @app.outgoing("invoices")
-    async def handle(order: bytes) -> bytes:
+    async def handle(order: Any) -> bytes:
         await busy()
         return order
 
@@ -226,12 +236,12 @@ def several_handlers() -> App:
 
     @app.incoming("orders")
     @app.outgoing("invoices")
-    async def one(order: bytes) -> bytes:
+    async def one(order: Any) -> bytes:
         await busy()
         return order
 
     @app.incoming("orders")
-    async def other(order: bytes) -> None:
+    async def other(order: Any) -> None:
         await busy()
 
     return app
@@ -336,11 +346,11 @@ def written_to(broker: MemoryBroker) -> int:
     return len(broker.committed_log(tp(topic="invoices"))) if "invoices" in broker.topics() else 0
 
 
-async def stays_alive(test: TestApp, for_s: float) -> None:
-    """It is alive throughout, not ready after 5 s, and commits nothing that is not written."""
+async def stays_alive(test: TestApp, for_s: float, told_after_s: float = 5.0) -> None:
+    """It is alive throughout, not ready after a moment, and commits nothing that is not written."""
     loop = asyncio.get_running_loop()
     end = loop.time() + for_s
-    told_by = loop.time() + 5
+    told_by = loop.time() + told_after_s
     while loop.time() < end:
         health = test.app.health()
         assert health.live.status == "UP", health.live
@@ -366,7 +376,7 @@ def checkpoint_acks(rows: Rows) -> App:
     app = app_on(rows)
 
     @app.incoming("orders")
-    async def handle(message: Message[bytes]) -> None:
+    async def handle(message: Message[Any]) -> None:
         await busy()
         message.checkpoint.set((message.checkpoint.get() or 0) + 1)
 
@@ -377,7 +387,7 @@ def checkpoint_transactions(rows: Rows) -> App:
     app = app_on(rows)
 
     @app.incoming("orders")
-    async def handle(message: Message[bytes]) -> None:
+    async def handle(message: Message[Any]) -> None:
         await busy()
         async with message.transaction():
             await busy()
@@ -389,7 +399,7 @@ def checkpoint_batches(rows: Rows) -> App:
     app = app_on(rows, batch_max_records=3, batch_max_wait="100ms")
 
     @app.incoming("orders")
-    async def handle(batch: Batch[bytes]) -> None:
+    async def handle(batch: Batch[Any]) -> None:
         await busy()
         async with batch.transaction():
             await busy()
@@ -427,4 +437,119 @@ async def test_a_store_that_is_away_for_longer_than_every_limit_stops_nothing(pl
         found = rows.row("billing", tp())
         assert found is not None
         assert found.position == RECORDS
+    await broker.close()
+
+
+READS = {"incoming": {"orders": {"value_deserializer": "avro"}}}
+WRITES = {"outgoing": {"invoices": {"value_serializer": "avro", "schema": {"register": False}}}}
+WITH_REGISTRY = {"schema_registry": {"url": "memory://"}}
+BYTES = Schema("AVRO", '"bytes"')
+FRAMED_BY = 6
+"""How many bytes Avro puts before a short value: the zero byte, the id of the schema, and the length."""
+
+REGISTERED: dict[str, tuple[list[str], dict[str, Any]]] = {
+    "the registry, reading": (list(PLAYS), READS),
+    # Letters and delayed retries are written as they were read.
+    "the registry, writing": ([play for play in PLAYS if play != "letters"], WRITES),
+}
+"""Column -> the channels that need the registry for that, and what is added to their configuration."""
+
+
+class RegistryIsAway:
+    """What a registry that does not answer says to each question."""
+
+    def __getattr__(self, name: str) -> Callable[..., Coroutine[Any, Any, None]]:
+        async def ask(*arguments: object) -> None:
+            raise RegistryAway("the registry is away")
+
+        return ask
+
+
+@pytest.mark.parametrize(
+    ("play", "needed_for"), [(play, column) for column, (plays, _) in REGISTERED.items() for play in plays]
+)
+@in_virtual_time
+async def test_a_schema_registry_that_is_away_for_longer_than_every_limit_stops_nothing(
+    play: str, needed_for: str
+) -> None:
+    """Rows A14, F17 of the faults."""
+    app, broker, recorder = PLAYS[play](), make_broker(), Recorder()
+    app.observe(recorder)
+    reads = needed_for == "the registry, reading"
+    async with TestApp(app, broker=broker, overrides=REGISTERED[needed_for][1] | WITH_REGISTRY) as test:
+        assert app._run is not None
+        assert app._run.channels is not None
+        # Answers are kept for good, so it is away before the first record comes.
+        registry: Any = app._run.channels.registry
+        source: Source = registry.source
+        for subject in ("orders-value", "invoices-value"):
+            assert await source.register(subject, BYTES) == 1
+        registry.source = RegistryIsAway()
+        for number in range(RECORDS):
+            broker.produce("orders", framed(b"%d" % number) if reads else b"%d" % number, partition=0)
+        await stays_alive(test, OUTAGE_S, told_after_s=7)
+        assert "registry" in str(app.health().ready.to_json())
+        told = Counter((event.channel, event.asked) for event in recorder.of(SchemaUnavailable))
+        assert set(told.values()) == {1}
+        assert broker.committed_log(tp(topic="invoices")) == [] if "invoices" in broker.topics() else True
+        registry.source = source
+        await heals(test)
+        written = [record.value for record in broker.committed_log(tp(topic="invoices"))]
+        assert {(event.channel, event.asked) for event in recorder.of(SchemaAvailable)} == set(told)
+        assert {plain(value) for value in written} == {b"%d" % number for number in range(RECORDS)}
+    await broker.close()
+
+
+def framed(value: bytes) -> bytes:
+    """A value as Avro writes it with the schema 1, "bytes"."""
+    return b"\0" + (1).to_bytes(4, "big") + bytes([2 * len(value)]) + value
+
+
+def plain(value: bytes | None) -> bytes:
+    assert value is not None
+    return value[FRAMED_BY:] if value.startswith(b"\0") else value
+
+
+SPARK: dict[str, dict[str, Any]] = {
+    "Spark, rows": {},
+    "Spark, ranges": {"spark": {"mode": "ranges"}},
+    "Spark, bisection and letters": {"spark": {"on_failure": "bisect"}, **DEAD},
+}
+
+
+SPARK_AWAY: dict[str, ClusterError] = {
+    "Spark's executors": ClusterError("the cluster has given no executors"),
+    "Spark's driver": SessionLostError("the Spark driver has died; starting Spark again", was_alone=True),
+}
+
+
+@pytest.mark.parametrize("away", SPARK_AWAY)
+@pytest.mark.parametrize("play", SPARK)
+@in_virtual_time
+async def test_a_spark_that_is_away_for_longer_than_every_limit_stops_nothing(play: str, away: str) -> None:
+    """Row A14 of the faults."""
+    broker, recorder = make_broker(), Recorder()
+    app, engine = spark_app(broker, recorder, **SPARK[play])
+    async with running(app, broker=broker) as test:
+        await send(test, 0)
+        await until(lambda: committed(test) == 1)
+        engine.judge = lambda job: WAITS
+        await send(test, 1)
+        await until(lambda: engine.running)
+        engine.go_away(SPARK_AWAY[away])
+        engine.judge = lambda job: None
+        await send(test, *range(2, RECORDS))
+        began = asyncio.get_running_loop().time()
+        while (now := asyncio.get_running_loop().time()) < began + OUTAGE_S:
+            health = app.health()
+            assert health.live.status == "UP", health.live
+            if now > began + 7:
+                assert health.ready.status == "DOWN", health.ready
+            assert committed(test) == 1
+            await asyncio.sleep(1)
+        engine.come_back()
+        await until(lambda: app.health().status == "UP", HEALED_S)
+        await until(lambda: committed(test) == RECORDS, HEALED_S)
+        assert [value for job in engine.jobs[2:] for value in job.values] == list(range(1, RECORDS))
+        assert dead_letters(broker) == []
     await broker.close()

@@ -17,6 +17,7 @@ from reactive_kafka.errors import ReplyTimeoutError
 from reactive_kafka.testing import TestApp
 from tests.app.helpers import in_virtual_time, make_broker, now, rebalanced, running, tp, until
 from tests.app.sizes import grown, kept_frames, sizes
+from tests.simulation.held import timers
 
 EPISODES = 10
 BESIDE = ("reactive_kafka.broker.memory", "reactive_kafka.testing", "tests", "_pytest", "hypothesis", "pytest")
@@ -30,6 +31,11 @@ BOUNDED = {
     "items in closure of _watching.<locals>.begin.*": "the calls that a TestApp notes",
 }
 """What may grow up to a bound that the episodes do not reach."""
+
+LEFT_BEHIND = {
+    "formats.registered.schemas.Schemas.forget": "a refusal of the registry is forgotten after a minute, REFUSED_S",
+}
+"""Timers that may outlive a run: they touch nothing but what they hold."""
 
 
 class Service:
@@ -52,6 +58,7 @@ class Service:
                     },
                     "once": {**quick, "group_id": "once", "failure_strategy": "dead-letter-queue"},
                     "keyed": {**quick, "group_id": "keyed", "ordering": "key", "retry": {"max_attempts": 2}},
+                    "fresh": {**quick, "group_id": "fresh", "max_record_age": "1h"},
                     "avro": {
                         **quick,
                         "group_id": "avro",
@@ -100,6 +107,10 @@ class Service:
             self.seen += 1
             if message.attempt == 1:
                 raise ValueError("again")
+
+        @app.incoming("fresh")
+        async def fresh(message: Message[bytes]) -> None:
+            self.seen += 1
 
         @app.incoming("avro")
         async def avro(message: Message[dict[str, Any]]) -> None:
@@ -194,6 +205,16 @@ async def pauses(service: Service, test: TestApp, number: int) -> None:
     test.app.channel("orders").resume()
 
 
+async def seeks_over_a_retry_that_a_pause_holds_up(service: Service, test: TestApp, number: int) -> None:
+    keyed = test.app.channel("keyed")
+    await handled(service, test, "keyed", b"good")
+    keyed.pause()
+    began = now()
+    await until(lambda: now() > began + 10, 20)
+    await keyed.seek(tp(0, "keyed"), "end")
+    keyed.resume()
+
+
 async def restarts(service: Service, test: TestApp, number: int) -> None:
     await test.app.channel("orders").stop()
     await test.app.channel("orders").start()
@@ -246,6 +267,16 @@ async def unknown_schemas(service: Service, test: TestApp, number: int) -> None:
     await until(lambda: ignored() > number, 60)
 
 
+async def skipped_records(service: Service, test: TestApp, number: int) -> None:
+    test.broker.produce("fresh", b"old", partition=0, timestamp_ms=1000)
+
+    def skipped() -> int:
+        return sum(sum(one.skipped.values()) for one in test.app.channel("fresh").facts().totals.values())
+
+    before = skipped()
+    await until(lambda: skipped() > before, 60)
+
+
 async def jobs(service: Service, test: TestApp, number: int) -> None:
     before = service.seen
     await until(lambda: service.seen > before, 60)
@@ -259,11 +290,33 @@ async def looks_from_outside(service: Service, test: TestApp, number: int) -> No
 
 
 EPISODE_KINDS: list[Episode] = [
-    records, nacks, keys, delayed_retries, transactions, letters_in_transactions, letters_of_partitions_that_go,
-    lost_answers, seeks, seeks_under_a_handler, seeks_of_exactly_once, rebalances, rebalances_under_a_handler,
-    lost_sessions, pauses, restarts, recreated_topics, unreadable_places, outages, emitters, requests_without_a_reply,
-    unknown_schemas, jobs, looks_from_outside,
-]  # fmt: skip
+    records,
+    nacks,
+    keys,
+    delayed_retries,
+    transactions,
+    letters_in_transactions,
+    letters_of_partitions_that_go,
+    lost_answers,
+    seeks,
+    seeks_under_a_handler,
+    seeks_of_exactly_once,
+    rebalances,
+    rebalances_under_a_handler,
+    lost_sessions,
+    pauses,
+    seeks_over_a_retry_that_a_pause_holds_up,
+    restarts,
+    recreated_topics,
+    unreadable_places,
+    outages,
+    emitters,
+    requests_without_a_reply,
+    unknown_schemas,
+    skipped_records,
+    jobs,
+    looks_from_outside,
+]
 
 
 async def at_rest(test: TestApp) -> None:
@@ -292,3 +345,14 @@ async def test_sizes_at_rest_do_not_grow_with_the_number_of(episode: Episode) ->
         more = {label: count for label, count in steps[1].items() if label in steps[0] and label not in BOUNDED}
         assert more == {}
         await test.broker.close()
+
+
+@pytest.mark.parametrize("episode", EPISODE_KINDS, ids=lambda one: one.__name__)
+@in_virtual_time
+async def test_no_timer_is_left_when_an_application_stops_right_after(episode: Episode) -> None:
+    service, broker = Service(), make_broker()
+    async with running(service.app, broker=broker) as test:
+        await handled(service, test, "orders", b"good")
+        await episode(service, test, 0)
+    assert timers(asyncio.get_running_loop()).keys() <= LEFT_BEHIND.keys()
+    await broker.close()

@@ -115,7 +115,9 @@ async def test_attempts_to_make_a_client_come_at_growing_intervals() -> None:
             if isinstance(event, BrokerUnavailable):
                 times.append(now())
 
-    broker.fail_next("start", FatalBrokerError("TLS cannot be set up with ssl_cafile = 'ca.pem'"), times=7)
+    # A reason is told once, so each attempt has one of its own.
+    for name in "abcdefg":
+        broker.fail_next("start", FatalBrokerError(f"TLS cannot be set up with ssl_cafile = '{name}.pem'"))
     app = make_app()
     app.observe(Note())
 

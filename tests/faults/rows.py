@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -210,15 +210,18 @@ def table() -> str:
 
 def outages() -> str:
     """What a channel does, by what is away, as Markdown: which cells tests/app/test_outages.py plays."""
-    from tests.app.test_outages import AWAY, PLAYS, STORED, TO_ANOTHER_CLUSTER
+    from tests.app.test_outages import AWAY, PLAYS, REGISTERED, SPARK, SPARK_AWAY, STORED, TO_ANOTHER_CLUSTER
 
-    columns = [*AWAY, "an outgoing cluster", "the checkpoint store"]
-    lines = ["| what the channel does | " + " | ".join(columns) + " |", "|---" * (len(columns) + 1) + "|"]
-    for play in PLAYS:
-        cells = ["played"] * len(AWAY) + ["played" if play in TO_ANOTHER_CLUSTER else "-", "-"]
-        lines.append(f"| {play} | {' | '.join(cells)} |")
-    for play in STORED:
-        cells = ["-"] * (len(AWAY) + 1) + ["played"]
+    played: dict[str, Collection[str]] = {
+        **dict.fromkeys(AWAY, PLAYS),
+        "an outgoing cluster": TO_ANOTHER_CLUSTER,
+        **{column: plays for column, (plays, _) in REGISTERED.items()},
+        "the checkpoint store": STORED,
+        **dict.fromkeys(SPARK_AWAY, SPARK),
+    }
+    lines = ["| what the channel does | " + " | ".join(played) + " |", "|---" * (len(played) + 1) + "|"]
+    for play in (*PLAYS, *STORED, *SPARK):
+        cells = ["played" if play in plays else "-" for plays in played.values()]
         lines.append(f"| {play} | {' | '.join(cells)} |")
     return "\n".join([*lines, ""])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from typing import Any
 
@@ -52,6 +52,21 @@ async def _until_done(asking: Any, sender: Any, transactional_id: str) -> None:
         pass
 
 
+def _see_failures(manager: TransactionManager) -> None:
+    """Have asyncio report no failed transaction.
+
+    The client keeps such an error for whoever awaits the end of the transaction. Nobody does where the end was given up
+    at its deadline, or where a step before the end has failed. Both have raised the reason already.
+    """
+
+    def seen(fail: Callable[[BaseException], None], error: BaseException) -> None:
+        fail(error)
+        manager.wait_for_transaction_end().exception()
+
+    manager.error_transaction = partial(seen, manager.error_transaction)
+    manager.fatal_error = partial(seen, manager.fatal_error)
+
+
 class AiokafkaTransactionalProducer(AiokafkaProducer):
     """Writes in transactions of one transactional id. A client that has failed stays useless until the next claim."""
 
@@ -68,6 +83,7 @@ class AiokafkaTransactionalProducer(AiokafkaProducer):
     async def _make(self) -> aiokafka.AIOKafkaProducer:
         client = await super()._make()
         client._sender._do_add_partitions_to_txn = partial(_add_partitions, client._sender, self._transactional_id)
+        _see_failures(client._txn_manager)
         return client
 
     async def _client(self) -> aiokafka.AIOKafkaProducer:

@@ -57,12 +57,12 @@ class HookFailed(TracedProblem):
 
 @event("the broker is away: {reason}")
 class BrokerUnavailable(Problem):
-    """The broker cannot be reached; the channel keeps trying."""
+    """The broker cannot be reached; the channel keeps trying. Reported once for each outage, and each new reason."""
 
 
 @event("the broker is back after {away_s:.1f} s")
 class BrokerAvailable(ChannelEvent):
-    """The end of :class:`BrokerUnavailable`."""
+    """The end of :class:`BrokerUnavailable`: all clients of the channel work again."""
 
     away_s: float  # since the first failure
 
