@@ -34,7 +34,9 @@ KILLS ?= 1000
 FAST := not kafka and not prometheus and not postgres and not redis and not spark and not long_faults
 # Those that need servers. What is in ALONE times them, or needs all cores, and runs by itself.
 REAL := not ($(FAST)) and not long_faults
-ALONE := tests/faults tests/spark tests/examples tests/broker/hazards tests/cli tests/harness tests/test_docs.py
+SPARK_ALONE := broker_away cluster connect connect_ranges engine failures runner session
+ALONE := tests/faults tests/examples tests/broker/hazards tests/cli tests/harness tests/test_docs.py \
+    $(SPARK_ALONE:%=tests/spark/test_%.py)
 
 .PHONY: help setup demo test test-fast faults soak chaos simulate mutants fuzz check lint format types bench bench-check bench-growth bench-micro bench-peers bench-plots bench-spark constraints audit clean
 
