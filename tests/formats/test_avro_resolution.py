@@ -267,18 +267,18 @@ def test_a_time_without_a_zone_is_refused_on_an_instant(tmp_path: Path, kind: st
 
 
 @pytest.mark.parametrize(
-    ("type", "aware", "naive"),
+    ("type", "aware", "naive", "called"),
     [
-        ("local-timestamp-millis", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1)),
-        ("local-timestamp-micros", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1)),
-        ("time-micros", time(1, tzinfo=UTC), time(1)),
+        ("local-timestamp-millis", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1), "a local timestamp"),
+        ("local-timestamp-micros", datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 1), "a local timestamp"),
+        ("time-micros", time(1, tzinfo=UTC), time(1), "a time of day"),
     ],
 )
 def test_a_time_with_a_zone_is_refused_where_the_zone_would_be_lost(
-    tmp_path: Path, type: str, aware: Any, naive: Any
+    tmp_path: Path, type: str, aware: Any, naive: Any, called: str
 ) -> None:
     schema = record({"name": "at", "type": {"type": "array", "items": {"type": "long", "logicalType": type}}})
-    with pytest.raises(EncodeError, match=rf"Order\.at has a time zone, and {type} has none"):
+    with pytest.raises(EncodeError, match=rf"Order\.at has a time zone, and {called} has none"):
         write({"at": [naive, aware]}, tmp_path, schema)
     assert read(dict, schema, write({"at": [naive]}, tmp_path, schema)[0]) == {"at": [naive]}
 

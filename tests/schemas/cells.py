@@ -80,7 +80,6 @@ class Shape:
         references: What it refers to, by name: a file of that name is a subject.
         is_union: A struct needs a tag.
         refused: Cells that are refused, (way, kind) -> what the error says.
-        wrong: Cells that are neither right nor refused by name, (way, kind) -> what is wrong: known bugs.
     """
 
     format: str
@@ -92,7 +91,6 @@ class Shape:
     references: tuple[str, ...] = ()
     is_union: bool = False
     refused: Mapping[tuple[Way, str], str] = dataclasses.field(default_factory=dict)
-    wrong: Mapping[tuple[Way, str], str] = dataclasses.field(default_factory=dict)
 
     def cells(self) -> list[tuple[Way, str]]:
         kinds = ("plain",) if self.of is None else ("plain", *MAKERS)
@@ -306,13 +304,6 @@ def ambiguous(namespace: str) -> dict[tuple[Way, str], str]:
     return {("written", "plain"): said, ("back", "plain"): said}
 
 
-RAW = "Confluent's wire format has the bytes of a top level of bytes as they are, and we put their length before them"
-INSIDE = {
-    (way, kind): "models inside of a list or dict that is no field are refused, and the reason does not say so"
-    for way in ("written", "back")
-    for kind in MAKERS
-}
-
 AVRO = {
     "a record with each complex type": avro("shop.Order", ORDER, avro_order),
     "a union of records with equal fields": avro(
@@ -332,18 +323,16 @@ AVRO = {
                 "history": [("shop.Placed", {"id": 1}), ("shop.Cancelled", {"id": 2})]},
     ),
     "a top level that is an array": avro(
-        "array", [TEA, PEN], lambda make: (list_of(one := line(make)), [one(**TEA), one(**PEN)]), wrong=INSIDE
+        "array", [TEA, PEN], lambda make: (list_of(one := line(make)), [one(**TEA), one(**PEN)])
     ),
     "a top level that is a map": avro(
-        "map", {"a": TEA}, lambda make: (map_of(one := line(make)), {"a": one(**TEA)}), wrong=INSIDE
+        "map", {"a": TEA}, lambda make: (map_of(one := line(make)), {"a": one(**TEA)})
     ),
     "a top level that may be null": avro("nullable", TEA, lambda make: ((one := line(make)) | None, one(**TEA))),
     "a top level that is an enum": avro("enum", "BLUE"),
     "a top level that is fixed": avro("fixed", DIGEST),
     "a top level that is a string": avro("string", "tea"),
-    "a top level that is bytes": avro(
-        "bytes", b"\xff\x00", wrong={("read", "plain"): RAW, ("written", "plain"): RAW}
-    ),
+    "a top level that is bytes": avro("bytes", b"\xff\x00"),
     "a top level that is a long": avro("long", -(2**40)),
     "a top level that is a union of scalars": avro("scalars", "7"),
     "a tree": avro("tree", TREE, tree),

@@ -15,14 +15,8 @@ from reactive_kafka.formats import FormatError
 from tests.schemas.cells import MAKERS, SHAPES, WITHOUT_FILE, Shape
 from tests.schemas.codecs import World, message_of, path_of
 
-
-def marks(shape: Shape, cell: tuple[str, str]) -> list[pytest.MarkDecorator]:
-    """A known bug: the cell is red as soon as it is right."""
-    return [pytest.mark.xfail(strict=True, reason=shape.wrong[cell])] if cell in shape.wrong else []
-
-
 CELLS = [
-    pytest.param(shape, *cell, id=f"{name}-{'-'.join(cell)}", marks=marks(shape, cell))
+    pytest.param(shape, *cell, id=f"{name}-{'-'.join(cell)}")
     for name, shape in SHAPES.items()
     for cell in shape.cells()
 ]

@@ -12,6 +12,7 @@ from reactive_kafka.formats.models import model_for
 from reactive_kafka.formats.names import FormatError
 from reactive_kafka.formats.registered.avro_branches import branch_reader
 from reactive_kafka.formats.registered.avro_limits import has_weightless_items, is_deep, is_recursive
+from reactive_kafka.formats.registered.avro_misfits import misfit
 from reactive_kafka.formats.registered.avro_resolution import Step, Unresolved, resolver
 from reactive_kafka.formats.registered.avro_schemas import (
     ONLY,
@@ -21,13 +22,14 @@ from reactive_kafka.formats.registered.avro_schemas import (
     own_schema,
     registered_schema,
     short_name,
+    type_of,
     with_default_values,
 )
 from reactive_kafka.formats.registered.avro_schemas import loaded as loaded
 from reactive_kafka.formats.registered.avro_types import schema_of_type
 from reactive_kafka.formats.registered.avro_written import preparer
 from reactive_kafka.formats.registered.members import named_models
-from reactive_kafka.formats.registered.plain import is_model, plain_maker
+from reactive_kafka.formats.registered.plain import is_model, plain_inside, plain_maker
 from reactive_kafka.formats.registered.schemas import (
     HEAD,
     IdOf,
@@ -44,7 +46,7 @@ from reactive_kafka.formats.registered.schemas import (
 from reactive_kafka.formats.wanted import Wanted
 
 Read = Callable[[BytesIO], Any]
-Write = Callable[[BytesIO, Any], None]
+Write = Callable[[bytes, Any], bytes]
 
 
 def avro_decoder(asked: Wanted, source: Registered) -> Decoder:
@@ -101,9 +103,10 @@ def _reader(writer: AvroSchema, steps: list[Step]) -> Read:
     read = careful_reader() if is_recursive(writer.root, writer.named) else fastavro().schemaless_reader
     record = writer.record
     is_wrapped = writer.is_wrapped
+    is_bytes = type_of(writer.root) == "bytes"
 
     def read_data(data: BytesIO) -> Any:
-        plain = read(data, record, None, return_named_type=True)
+        plain = read(_with_length(data) if is_bytes else data, record, None, return_named_type=True)
         if is_wrapped:
             plain = plain[ONLY]
         for step in steps:
@@ -111,6 +114,17 @@ def _reader(writer: AvroSchema, steps: list[Step]) -> Read:
         return plain
 
     return read_data
+
+
+def _with_length(data: BytesIO) -> BytesIO:
+    """The rest of *data* as bytes of Avro.
+
+    Where a schema is nothing but bytes, Confluent's serialisers write them without their length.
+    """
+    found = BytesIO()
+    fastavro().schemaless_writer(found, "bytes", data.read())
+    found.seek(0)
+    return found
 
 
 def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
@@ -151,34 +165,53 @@ def avro_encoder(source: Registered) -> Callable[[object], bytes | None]:
             return None
         kind = type(value)
         first, write_data = writers.get(kind) or writer_of(kind)
-        data = BytesIO(first)
-        data.seek(HEAD)
         try:
-            write_data(data, value)
+            return write_data(first, value)
         except EncodeError as error:
             raise EncodeError(f"{kind.__name__} does not fit the Avro schema: {error}") from None
         except Exception as error:  # the text may quote the value
-            raise EncodeError(f"{kind.__name__} does not fit the Avro schema: {_why(error)}") from error
-        return data.getvalue()
+            raise EncodeError(f"{kind.__name__} does not fit the Avro schema: {type(error).__name__}") from error
 
     return write
 
 
 def _writer(schema: AvroSchema, to_plain: Callable[[Any], Any]) -> Write:
-    """What writes values in a schema."""
+    """What writes values in a schema, behind the head that names it."""
     record = with_default_values(schema)
     is_wrapped = schema.is_wrapped
+    is_bytes = type_of(schema.root) == "bytes"
     may_be_deep = is_recursive(schema.root, schema.named)
     prepare = preparer(schema)
-    write = fastavro().schemaless_writer
+    library = fastavro()
+    write = library.schemaless_writer
 
-    def write_data(data: BytesIO, value: Any) -> None:
-        plain = to_plain(value)
+    def encoded(first: bytes, plain: Any, value: Any) -> bytes:
         if may_be_deep and is_deep(plain):
             raise RecursionError
-        if prepare is not None:
-            plain = prepare(plain, value)
-        write(data, record, {ONLY: plain} if is_wrapped else plain)
+        ready = plain if prepare is None else prepare(plain, value)
+        data = BytesIO(first)
+        data.seek(HEAD)
+        write(data, record, {ONLY: ready} if is_wrapped else ready)
+        if is_bytes:
+            data.seek(HEAD)
+            return first + bytes(library.schemaless_reader(data, "bytes"))
+        return data.getvalue()
+
+    def write_data(first: bytes, value: Any) -> bytes:
+        plain = to_plain(value)
+        try:
+            return encoded(first, plain, value)
+        except RecursionError:
+            raise
+        except Exception as error:
+            # Models and enums may stand in lists and dicts of no model. To look for them costs what writing does.
+            plainer = plain_inside(plain)
+            if plainer != plain:
+                return encoded(first, plainer, value)
+            why = None if isinstance(error, EncodeError) else misfit(schema, plain)
+            if why is None:
+                raise
+            raise EncodeError(why) from error
 
     return write_data
 
@@ -199,7 +232,3 @@ def check_written(kind: Any) -> None:
 
 def _as_it_is(value: Any) -> Any:
     return value
-
-
-def _why(error: Exception) -> str:
-    return "a field is missing" if isinstance(error, KeyError) else type(error).__name__

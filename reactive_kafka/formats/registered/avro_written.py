@@ -1,19 +1,22 @@
-"""What fastavro is given to write: the branch of each union is chosen, and a time without its zone refused. Pure.
+"""What fastavro is given to write: each union's branch is chosen, and what it would write wrongly is refused. Pure.
 
-fastavro takes a dict for the first record of a union that most of its fields are in, an int for the first number, and a
-datetime without a zone for one in the zone of the host. Here a class names its branch, a value goes to the type that
-holds exactly it, and what fits several records alike is refused.
+fastavro takes a dict for the first record of a union that most of its fields are in, an int for the first number, a
+datetime without a zone for one in the zone of the host, 7.5 for the integer 7, and any text for a UUID. Here a class
+names its branch, a value goes to the type that holds exactly it, and what fits several records alike is refused.
+What does not fit at all raises in fastavro, and :mod:`.avro_misfits` finds out why.
 
 Every step takes a datum twice: as plain data, and as the object that it was made of, whose class names the branch.
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Hashable, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
 from enum import Enum
 from functools import cache
+from struct import Struct
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +30,8 @@ from reactive_kafka.formats.registered.plain import is_model
 
 Prepare = Callable[[Any, Any], Any]
 """From plain data and its object to what fastavro takes."""
+Check = Callable[[Any], Any]
+"""The same of a scalar, whose object does not matter."""
 
 _INSTANTS = ("timestamp-millis", "timestamp-micros")
 _LOCAL = ("local-timestamp-millis", "local-timestamp-micros")
@@ -58,7 +63,8 @@ class _Preparation:
             return _each_item(self.of(kind["items"], at))
         if name == "map":
             return _each_value(self.of(kind["values"], at))
-        return _of_time(kind, at)
+        check = _of_scalar(kind, at)
+        return None if check is None else lambda plain, it: check(plain)
 
     def _of_record(self, record: Any) -> Prepare | None:
         name = record["name"]
@@ -66,18 +72,21 @@ class _Preparation:
             return self._records[name]
         made = self._records[name] = _Record()
         for field in record["fields"]:
-            step = self.of(field["type"], f"{short_name(name)}.{field['name']}")
-            if step is not None:
+            at = f"{short_name(name)}.{field['name']}"
+            check = _of_scalar(self._schema.full(field["type"]), at)
+            step = self.of(field["type"], at)
+            if check is not None:
+                made.checks[field["name"]] = check
+            elif step is not None:
                 made.steps[field["name"]] = step
-        return made if made.steps else None
+        return made if made.checks or made.steps else None
 
     def _of_union(self, union: list[Any], at: str) -> Prepare | None:
         steps = [self.of(branch, at) for branch in union]
         branches = [index for index, branch in enumerate(union) if type_of(branch) != "null"]
-        if len(branches) == 1:
-            step = steps[branches[0]]
-            return None if step is None else lambda plain, it: plain if plain is None else step(plain, it)
         choice = _Union(self._schema, union, at)
+        if len(branches) == 1:
+            return _optional(choice.hints[branches[0]], steps[branches[0]])
 
         def of_union(plain: Any, it: Any) -> Any:
             if plain is None:
@@ -97,23 +106,28 @@ class _Record:
     """The fields of a record that have to be prepared."""
 
     def __init__(self) -> None:
+        self.checks: dict[str, Check] = {}
         self.steps: dict[str, Prepare] = {}
 
     def __call__(self, plain: Any, it: Any) -> Any:
         if not isinstance(plain, Mapping):
             return plain
-        kind: Any = type(it)
-        attributes = _attributes_of(kind)
-        prepared: Any = plain
-        for name, step in self.steps.items():
+        changed: dict[str, Any] = {}
+        for name, check in self.checks.items():
             if name in plain:
                 value = plain[name]
-                ready = step(value, _part_of(it, attributes, name, value))
+                ready = check(value)
                 if ready is not value:
-                    # A dict may be the user's, and stays as it is.
-                    prepared = dict(plain) if prepared is plain else prepared
-                    prepared[name] = ready
-        return prepared
+                    changed[name] = ready
+        if self.steps:
+            kind: Any = type(it)
+            attributes = _attributes_of(kind)
+            for name, step in self.steps.items():
+                if name in plain:
+                    value = plain[name]
+                    changed[name] = step(value, _part_of(it, attributes, name, value))
+        # A dict may be the user's, and stays as it is.
+        return {**plain, **changed} if changed else plain
 
 
 @cache
@@ -160,26 +174,108 @@ def _each_value(step: Prepare | None) -> Prepare | None:
     return each
 
 
-def _of_time(kind: Any, at: str) -> Prepare | None:
-    """What refuses a time whose zone would be guessed, or forgotten."""
+def _optional(hint: str, step: Prepare | None) -> Prepare | None:
+    """A union of null and one type. fastavro does not look into what a *hint* names."""
+    if step is None:
+        return None
+    return lambda plain, it: None if plain is None else (hint, step(plain, it))
+
+
+def _of_scalar(kind: Any, at: str) -> Check | None:
+    """What refuses a value that fastavro would write as another one."""
     logical = kind.get("logicalType") if isinstance(kind, Mapping) else None
-    if logical in _INSTANTS:
+    name = type_of(kind)
+    if name in _BITS:
+        return _of_integer(name, logical, at)
+    if name in ("float", "double"):
+        return _of_number(name, at)
+    return _of_uuid(at) if name == "string" and logical == "uuid" else None
 
-        def of_instant(plain: Any, it: Any) -> Any:
-            if isinstance(plain, datetime) and plain.utcoffset() is None:
-                raise EncodeError(f"{at} has no time zone")
+
+def _of_integer(name: str, logical: Any, at: str) -> Check:
+    limit = 2 ** (_BITS[name] - 1)
+    check = _CHECKS.get(logical) if isinstance(logical, str) else None
+
+    def of_integer(plain: Any) -> Any:
+        if type(plain) is int:
+            if -limit <= plain < limit:
+                return plain
+            raise EncodeError(f"{at} does not fit the {_BITS[name]} bits of {name}")
+        if check is not None and check(plain, at):
             return plain
+        if isinstance(plain, bool) or not hasattr(plain, "__index__"):
+            raise EncodeError(f"{at} takes {logical if check else 'an integer'}, not {type(plain).__name__}")
+        return of_integer(operator.index(plain))
 
-        return of_instant
-    if logical in _LOCAL or logical in _TIMES:
+    return of_integer
 
-        def of_local(plain: Any, it: Any) -> Any:
-            if isinstance(plain, datetime | time) and plain.tzinfo is not None:
-                raise EncodeError(f"{at} has a time zone, and {logical} has none")
+
+def _of_number(name: str, at: str) -> Check:
+    layout = Struct("f" if name == "float" else "d")
+
+    def of_number(plain: Any) -> Any:
+        if type(plain) is float:
             return plain
+        if isinstance(plain, bool | str) or not hasattr(plain, "__float__"):
+            raise EncodeError(f"{at} takes a number, not {type(plain).__name__}")
+        number = float(plain)
+        if isinstance(plain, int) and layout.unpack(layout.pack(number))[0] != plain:
+            raise EncodeError(f"{at} is an integer that {name} does not hold exactly")
+        return number
 
-        return of_local
-    return None
+    return of_number
+
+
+def _of_uuid(at: str) -> Check:
+    def of_uuid(plain: Any) -> Any:
+        if isinstance(plain, str):
+            try:
+                UUID(plain)
+            except ValueError:
+                raise EncodeError(f"{at} is no UUID") from None
+        elif not isinstance(plain, UUID):
+            raise EncodeError(f"{at} takes a UUID, not {type(plain).__name__}")
+        return plain
+
+    return of_uuid
+
+
+def _is_instant(value: Any, at: str) -> bool:
+    """EncodeError: its zone would be guessed."""
+    if isinstance(value, datetime) and value.utcoffset() is None:
+        raise EncodeError(f"{at} has no time zone")
+    return isinstance(value, datetime)
+
+
+def _is_local_time(value: Any, at: str) -> bool:
+    """EncodeError: its zone would be forgotten."""
+    if isinstance(value, datetime) and value.tzinfo is not None:
+        raise EncodeError(f"{at} has a time zone, and a local timestamp has none")
+    return isinstance(value, datetime)
+
+
+def _is_time_of_day(value: Any, at: str) -> bool:
+    """EncodeError: its zone would be forgotten."""
+    if isinstance(value, time) and value.tzinfo is not None:
+        raise EncodeError(f"{at} has a time zone, and a time of day has none")
+    return isinstance(value, time)
+
+
+def _is_date(value: Any, at: str) -> bool:
+    """EncodeError: its time would be forgotten."""
+    if isinstance(value, datetime):
+        raise EncodeError(f"{at} is a datetime, and a date has no time")
+    return isinstance(value, date | str)
+
+
+_BITS = {"int": 32, "long": 64}
+_CHECKS: Mapping[str, Callable[[Any, str], bool]] = {
+    **dict.fromkeys(_INSTANTS, _is_instant),
+    **dict.fromkeys(_LOCAL, _is_local_time),
+    **dict.fromkeys(_TIMES, _is_time_of_day),
+    "date": _is_date,
+}
+"""Logical type of integers -> whether a value is of its class."""
 
 
 class _Union:
@@ -266,12 +362,13 @@ class _Union:
         if name not in RECORDS:
             return _rank(kind, value) < _NEVER
         return isinstance(value, Mapping) and all(
-            self._holds(field["type"], value[field["name"]]) if field["name"] in value else _may_be_missing(field)
+            self._holds(field["type"], value[field["name"]]) if field["name"] in value else may_be_missing(field)
             for field in kind["fields"]
         )
 
 
-def _may_be_missing(field: Mapping[str, Any]) -> bool:
+def may_be_missing(field: Mapping[str, Any]) -> bool:
+    """Whether fastavro writes a record without this field."""
     kind = field["type"]
     return "default" in field or kind == "null" or (isinstance(kind, list) and "null" in kind)
 
@@ -294,8 +391,9 @@ def _rank_of_base(branch: Any, value: Any) -> int:
     name = type_of(branch)
     if isinstance(value, bool) or name == "boolean":
         return 0 if isinstance(value, bool) and name == "boolean" else _NEVER
-    if name in _LIMITS:
-        return 0 if isinstance(value, int) and -_LIMITS[name] <= value < _LIMITS[name] else _NEVER
+    if name in _BITS:
+        limit = 2 ** (_BITS[name] - 1)
+        return 0 if isinstance(value, int) and -limit <= value < limit else _NEVER
     if name in ("double", "float"):
         size = 0 if name == "double" else 1
         return size if isinstance(value, float) else 2 + size if isinstance(value, int) else _NEVER
@@ -308,7 +406,6 @@ def _rank_of_base(branch: Any, value: Any) -> int:
     return 0 if is_in else _NEVER
 
 
-_LIMITS = {"int": 2**31, "long": 2**63}
 _CLASSES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
     "bytes": (bytes, bytearray),

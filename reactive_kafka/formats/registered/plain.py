@@ -51,6 +51,18 @@ def plain_maker(kind: type) -> Callable[[Any], Any] | None:
     return lambda value: _made_plain(dump(value, by_alias=True))
 
 
+def plain_inside(value: Any) -> Any:
+    """Lists and dicts with plain data in place of the models and enums in them, at any depth."""
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, dict):
+        return {key: plain_inside(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(plain_inside(one) for one in value)
+    to_plain = plain_maker(type(value)) if is_model(type(value)) else None
+    return value if to_plain is None else to_plain(value)
+
+
 def _made_plain(plain: Any) -> Any:
     """The same without enums and tuples, at any depth."""
     if isinstance(plain, Enum):

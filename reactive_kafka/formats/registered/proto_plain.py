@@ -36,6 +36,8 @@ _VALUE = "google.protobuf.Value"
 _JSON = frozenset({_STRUCT, _LIST, _VALUE})
 _TYPE_KEY = "@type"
 _ENUM = 14  # FieldDescriptor.TYPE_ENUM
+_BOOL = 8  # FieldDescriptor.TYPE_BOOL
+_FLOATS = (1, 2)  # FieldDescriptor.TYPE_DOUBLE, TYPE_FLOAT
 
 
 def to_plain(message: Any, exact: bool = False) -> Any:
@@ -162,6 +164,7 @@ def fill(message: Any, plain: Any, path: str = "") -> None:
     elif name in _JSON:
         from google.protobuf.json_format import ParseDict
 
+        _check_doubles(plain, path or "it")
         ParseDict(plain, message)
     elif name == _ANY:
         _fill_any(message, plain, path)
@@ -306,8 +309,32 @@ def _fill_field(message: Any, field: Any, value: Any, path: str) -> None:
         setattr(message, field.name, _scalar(value, field))
 
 
+def _check_doubles(plain: Any, path: str) -> None:
+    """EncodeError: an integer would lose digits. Numbers of a ``Value`` are doubles."""
+    if isinstance(plain, Mapping):
+        for key, value in plain.items():
+            _check_doubles(value, f"{path}.{key}")
+    elif isinstance(plain, list | tuple):
+        for value in plain:
+            _check_doubles(value, path)
+    elif isinstance(plain, int) and not is_exact(plain):
+        raise EncodeError(f"{path} is an integer that a double does not hold exactly")
+
+
+def is_exact(number: int) -> bool:
+    """Whether a double holds an integer."""
+    try:
+        return int(float(number)) == number
+    except OverflowError:
+        return False
+
+
 def _scalar(value: Any, field: Any) -> Any:
     value = value.value if isinstance(value, Enum) else value
+    if isinstance(value, bool) != (field.type == _BOOL) and isinstance(value, bool | int):
+        raise TypeError(f"{field.name} takes no {type(value).__name__}")
+    if field.type in _FLOATS and isinstance(value, int) and not is_exact(value):
+        raise ValueError(f"{field.name} does not hold this integer exactly")
     if field.type == _ENUM and isinstance(value, str):
         if value not in field.enum_type.values_by_name:
             raise ValueError(f"{field.name} has no such value")
