@@ -290,7 +290,7 @@ class Column(NamedTuple):
 
     def for_people(self) -> str:
         """The cell in the page."""
-        if self.rejected:
+        if self.rejected and self.note:
             return f"{self.kind}: rejected, {self.note}"
         return f"{self.kind}, {self.note}" if self.note else self.kind
 
@@ -312,7 +312,7 @@ COLUMNS_OF_SPARK: dict[str, Column] = {
     "`None`": Column("bigint"),
     "`datetime` with a zone": Column("timestamp"),
     "`datetime` in another zone than UTC": Column("timestamp", note="the moment"),
-    "`datetime` without a zone": Column("timestamp", NAIVE.replace(tzinfo=UTC), "as time of the session's zone"),
+    "`datetime` without a zone": Column("timestamp", NAIVE.replace(tzinfo=UTC), "as time of UTC"),
     "`date`": Column("date"),
     "`time`": NO_COLUMN,
     "`timedelta`": NO_COLUMN,
