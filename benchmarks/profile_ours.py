@@ -74,8 +74,10 @@ def main() -> None:
     wait_s = given.wait if given.wait is not None else WAIT_S * given.contender.startswith("ours:concurrent")
     with kafka(given.bootstrap) as (bootstrap, _):
         name = f"profile-{uuid.uuid4().hex[:8]}"
+        target = f"{name}-out"
         asyncio.run(topic.fill(bootstrap, name, given.records, partitions=given.partitions))
-        job = Job(bootstrap=bootstrap, topic=name, group=name, records=given.records, wait_s=wait_s)
+        asyncio.run(topic.create(bootstrap, target, partitions=given.partitions))
+        job = Job(bootstrap=bootstrap, topic=name, group=name, records=given.records, wait_s=wait_s, target=target)
         result = _profile(given.contender, job, calls=given.calls, top=given.top)
     measured = result.figures()
     print(f"\nunder the profiler: {measured[RATE]:,.0f} records/s, {measured[CPU]:.2f} us of CPU per record")
