@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import Counter
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from reactive_kafka.commit.tracker import OffsetTracker
@@ -61,6 +61,7 @@ def test_each_record_counts_once_in_whatever_order_they_are_settled(
 
 
 @given(st.floats(0, 1e5), st.floats(0, 100), st.integers(1, 300))
+@example(newest=0.099609375, each=0.1, count=105)
 def test_records_of_a_poll_lie_evenly_between_the_first_and_the_last(newest: float, each: float, count: int) -> None:
     ages = [newest + each * number for number in reversed(range(count))]
     timed = Timed(ages)
@@ -69,9 +70,10 @@ def test_records_of_a_poll_lie_evenly_between_the_first_and_the_last(newest: flo
     between = [first + (last - first) * number / max(1, count - 1) for number in range(count)]
     expected = Counter(bucket(WALL - stamp) for stamp in between)
     found = buckets(timed.times.ages)
-    # Ages that stand on the bound of a bucket may be counted on either side of it.
+    # An age that stands on the bound of a bucket may be counted on either side of it.
+    on_bounds = sum(abs(WALL - stamp - bound) < 1e-5 for stamp in between for bound in AGE_BUCKETS_S)
     assert sum(found.values()) == count
-    assert sum(abs(found.get(at, 0) - expected[at]) for at in {*found, *expected}) <= 4
+    assert sum(abs(found.get(at, 0) - expected[at]) for at in {*found, *expected}) <= 2 * on_bounds
 
 
 def test_a_delay_ends_when_the_handler_gets_the_record_and_an_age_when_it_is_settled() -> None:
