@@ -75,6 +75,7 @@ def exits(message: Message[int]) -> bool:
 
 @pytest.mark.parametrize("ordering", ["partition", "key", "unordered"])
 @pytest.mark.parametrize("takes", ["payload", "message", "thread"])
+@in_virtual_time
 async def test_what_the_filter_does_not_pass_is_settled_without_a_call_and_counted(ordering: str, takes: str) -> None:
     app = make_app(value_deserializer="int", key_deserializer="string", filter=f"{HERE}:is_even", ordering=ordering)
     seen: list[int] = []
@@ -100,6 +101,7 @@ async def test_what_the_filter_does_not_pass_is_settled_without_a_call_and_count
     assert asked == [(number, "k", 1) for number in range(6)]
 
 
+@in_virtual_time
 async def test_the_metric_has_a_series_for_each_reason() -> None:
     app = make_app(value_deserializer="int", filter=f"{HERE}:is_even")
 
@@ -152,6 +154,7 @@ async def test_a_filter_that_raises_is_a_failure_and_is_asked_again() -> None:
     assert [(number, attempt) for number, _, attempt in asked] == [(1, 1), (1, 2), (1, 3), (2, 1)]
 
 
+@in_virtual_time
 async def test_a_filter_that_forgets_to_return_skips_nothing() -> None:
     app = make_app(filter=f"{HERE}:says_nothing", failure_strategy="ignore")
 
@@ -183,6 +186,7 @@ def test_a_filter_that_cannot_be_one_is_an_error_at_the_start(named: str, said: 
     assert said in problem
 
 
+@in_virtual_time
 async def test_a_record_that_cannot_be_decoded_is_nacked_and_no_filter_is_asked() -> None:
     app = make_app(value_deserializer="int", filter=f"{HERE}:is_even", failure_strategy="ignore")
 
@@ -263,6 +267,7 @@ async def test_a_choice_by_header_among_bytes_passes_over_records_of_another_for
 # -- batches, iterating, hooks
 
 
+@in_virtual_time
 async def test_batches_have_what_passes_and_a_batch_of_nothing_is_not_called() -> None:
     app = make_app(value_deserializer="int", filter=f"{HERE}:is_even", batch_max_records=3, batch_max_wait="10ms")
     seen: list[list[int]] = []
@@ -282,6 +287,7 @@ async def test_batches_have_what_passes_and_a_batch_of_nothing_is_not_called() -
     assert [number for batch in seen for number in batch] == [2]
 
 
+@in_virtual_time
 async def test_of_a_batch_a_record_whose_filter_raises_is_nacked_alone() -> None:
     app = make_app(
         value_deserializer="int", filter=f"{HERE}:raises", failure_strategy="ignore", retry={"max_attempts": 9}
@@ -299,6 +305,7 @@ async def test_of_a_batch_a_record_whose_filter_raises_is_nacked_alone() -> None
     assert seen == [0, 2]
 
 
+@in_virtual_time
 async def test_an_application_that_iterates_gets_what_passes() -> None:
     app, seen = make_app(value_deserializer="int", filter=f"{HERE}:is_even", max_record_age="1h"), list[int]()
     async with running(app) as test:
@@ -319,6 +326,7 @@ async def test_an_application_that_iterates_gets_what_passes() -> None:
     assert seen == [2, 4]
 
 
+@in_virtual_time
 async def test_an_application_that_iterates_does_not_get_what_the_filter_fails_for() -> None:
     app, seen = make_app(value_deserializer="int", filter=f"{HERE}:raises", failure_strategy="ignore"), list[int]()
     async with running(app) as test:
@@ -337,6 +345,7 @@ async def test_an_application_that_iterates_does_not_get_what_the_filter_fails_f
 
 
 @pytest.mark.parametrize("takes_batches", [False, True])
+@in_virtual_time
 async def test_a_filter_may_ask_the_process_to_end(takes_batches: bool) -> None:
     app = make_app(value_deserializer="int", filter=f"{HERE}:exits")
 
@@ -352,6 +361,7 @@ async def test_a_filter_may_ask_the_process_to_end(takes_batches: bool) -> None:
         assert app._run.exit_code() == 3
 
 
+@in_virtual_time
 async def test_a_filter_may_look_at_the_offset_metadata_of_the_partition() -> None:
     """A service that has stored where an import has begun, and passes over what came before."""
     app, seen = make_app(value_deserializer="int", filter=f"{HERE}:after_the_mark", ack="manual"), list[int]()
@@ -425,6 +435,7 @@ def never_asked_of_old(message: Message[bytes]) -> bool:
 
 @pytest.mark.parametrize("takes_batches", [False, True])
 @pytest.mark.parametrize("ordering", ["partition", "unordered"])
+@in_virtual_time
 async def test_an_old_record_need_not_be_readable(takes_batches: bool, ordering: str) -> None:
     app = make_app(max_record_age="1h", value_deserializer="int", failure_strategy="ignore", ordering=ordering)
     seen: list[int] = []
