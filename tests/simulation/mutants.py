@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = "reactive_kafka"
-LONGEST_S = 600.0
+LONGEST_S = 1800.0
 FAST_TESTS = (
     "tests/commit", "tests/partitions", "tests/delivery", "tests/verdicts", "tests/failure", "tests/outgoing", "tests/app", "tests/spark/test_attempts.py",
     "tests/spark/test_bisection.py", "tests/spark/test_cuts.py",
