@@ -62,7 +62,7 @@ demo: setup ## Run the whole thing on an embedded broker for 30 s (DEMO_SECONDS=
 
 test: setup ## Run every test: real Kafka, Prometheus, PostgreSQL, Redis and Spark are fetched and started by the tests (PYTEST_ARGS=...)
 ifeq ($(PYTEST_ARGS),)
-	@$(BIN)/python -m pytest -n 2 -m '$(FAST)'
+	@$(BIN)/python -m pytest -n 3 -m '$(FAST)'
 	@$(BIN)/python -m pytest -n 2 --dist loadfile -m '$(REAL)' $(addprefix --ignore=,$(ALONE))
 	@$(BIN)/python -m pytest -m '$(REAL)' $(ALONE)
 else
