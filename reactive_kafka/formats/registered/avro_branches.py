@@ -18,7 +18,7 @@ from pydantic import RootModel
 
 from reactive_kafka.errors import DecodeError
 from reactive_kafka.formats.models import model_for
-from reactive_kafka.formats.registered.avro_resolution import Later, Step
+from reactive_kafka.formats.registered.avro_resolution import Later, Step, as_it_is, each_item, each_value
 from reactive_kafka.formats.registered.avro_schemas import NAMED, RECORDS, AvroSchema, short_name, type_of
 from reactive_kafka.formats.registered.fields import fields_of
 from reactive_kafka.formats.registered.plain import is_model
@@ -63,9 +63,9 @@ class _Branches:
         if type_of(kind) in RECORDS:
             return self._of_record(kind, annotation)
         if type_of(kind) == "array":
-            return _each_item(self.reader(kind["items"], _items_of(annotation)))
+            return each_item(self.reader(kind["items"], _items_of(annotation)))
         if type_of(kind) == "map":
-            return _each_value(self.reader(kind["values"], _values_of(annotation)))
+            return each_value(self.reader(kind["values"], _values_of(annotation)))
         return None
 
     def _of_union(self, union: list[Any], annotation: Any) -> Step | None:
@@ -77,7 +77,7 @@ class _Branches:
             if type_of(branch) in RECORDS:
                 named[branch["name"]] = self._of_branch(branch, records, annotation, classes)
             elif type_of(branch) in NAMED:
-                named[branch["name"]] = _as_it_is
+                named[branch["name"]] = as_it_is
             else:
                 step = self.reader(branch, annotation)
                 if step is not None:
@@ -98,17 +98,17 @@ class _Branches:
         name = record["name"]
         kind = classes.get(short_name(name))
         if len(records) == 1:
-            return self.reader(record, annotation) or _as_it_is
+            return self.reader(record, annotation) or as_it_is
         if kind is not None:
-            inner = self.reader(record, kind) or _as_it_is
+            inner = self.reader(record, kind) or as_it_is
             read = model_for(wanted(kind)).from_value
             return lambda data: read(inner(data))
         if _takes_any_record(annotation):
-            fields = self.reader(record, Any) or _as_it_is
+            fields = self.reader(record, Any) or as_it_is
             return lambda data: NamedRecord(name, fields(data))
         if any(short_name(one["name"]) in classes for one in records):
             return _refused(f"it is a {name}, which {name_of(annotation)} has no class for")
-        return self.reader(record, Any) or _as_it_is
+        return self.reader(record, Any) or as_it_is
 
     def _of_record(self, record: Any, annotation: Any) -> Step | None:
         """Its fields, by what the class of its name asks for, or the only class that is asked for."""
@@ -132,7 +132,7 @@ class _Branches:
                 data[name] = step(data[name])
             return data
 
-        made.step = of_record if steps else _as_it_is
+        made.step = of_record if steps else as_it_is
         return of_record if steps else None
 
 
@@ -182,20 +182,8 @@ def _values_of(annotation: Any) -> Any:
     return Any
 
 
-def _each_item(step: Step | None) -> Step | None:
-    return None if step is None else lambda data: [step(one) for one in data]
-
-
-def _each_value(step: Step | None) -> Step | None:
-    return None if step is None else lambda data: {key: step(one) for key, one in data.items()}
-
-
 def _refused(why: str) -> Callable[[Any], Any]:
     def refuse(data: Any) -> Any:
         raise DecodeError(why)
 
     return refuse
-
-
-def _as_it_is(data: Any) -> Any:
-    return data

@@ -102,9 +102,9 @@ class _Resolution:
         if kind == "enum":
             return _of_enums(written, asked)
         if kind == "array":
-            return _each_item(self.step(written["items"], asked["items"]))
+            return each_item(self.step(written["items"], asked["items"]))
         if kind == "map":
-            return _each_value(self.step(written["values"], asked["values"]))
+            return each_value(self.step(written["values"], asked["values"]))
         return _of_plain(written, asked)
 
     def _matches(self, written: Any, asked: Any) -> bool:
@@ -151,7 +151,7 @@ class _Resolution:
         branch = min(branches, key=lambda one: _distance(written, one))
         step = self.step(written, branch)
         if type_of(branch) not in NAMED:
-            return step or _as_it_is
+            return step or as_it_is
         name = branch["name"]
         return lambda data: (name, data if step is None else step(data))
 
@@ -161,7 +161,7 @@ class _Resolution:
             return self._records[key]
         made = self._records[key] = Later()
         step = self._of_fields(written, asked)
-        made.step = step or _as_it_is
+        made.step = step or as_it_is
         return step
 
     def _of_fields(self, written: Any, asked: Any) -> Step | None:
@@ -212,11 +212,13 @@ def _of_enums(written: Any, asked: Any) -> Step | None:
     return of_enum
 
 
-def _each_item(step: Step | None) -> Step | None:
+def each_item(step: Step | None) -> Step | None:
+    """The step of a list whose items take *step*."""
     return None if step is None else lambda data: [step(one) for one in data]
 
 
-def _each_value(step: Step | None) -> Step | None:
+def each_value(step: Step | None) -> Step | None:
+    """The step of a dict whose values take *step*."""
     return None if step is None else lambda data: {key: step(one) for key, one in data.items()}
 
 
@@ -259,5 +261,6 @@ def _called(kind: Any) -> str:
     return str(kind["name"]) if isinstance(kind, Mapping) and "name" in kind else type_of(kind)
 
 
-def _as_it_is(data: Any) -> Any:
+def as_it_is(data: Any) -> Any:
+    """The step that changes nothing."""
     return data

@@ -16,8 +16,8 @@ MISSING: Any = object()
 """The default of a field that has none."""
 
 
-class ModelField(NamedTuple):
-    """A field of a model."""
+class DataField(NamedTuple):
+    """A field of a model, as data has it."""
 
     attribute: str
     written_as: str
@@ -28,7 +28,7 @@ class ModelField(NamedTuple):
     """:data:`MISSING` if there is none. Of those that a factory makes, only an empty list or dict is one."""
 
 
-def fields_of(kind: Any) -> list[ModelField]:
+def fields_of(kind: Any) -> list[DataField]:
     """The fields of a model in their order.
 
     NameError, TypeError: an annotation cannot be resolved.
@@ -58,14 +58,14 @@ def fields_of(kind: Any) -> list[ModelField]:
     ]
 
 
-def _field(attribute: str, name: str, said: FieldInfo | None, annotation: Any, default: Any) -> ModelField:
+def _field(attribute: str, name: str, said: FieldInfo | None, annotation: Any, default: Any) -> DataField:
     if said is None:
-        return ModelField(attribute, name, (), annotation, default)
+        return DataField(attribute, name, (), annotation, default)
     written = said.serialization_alias or said.alias or name
     read = said.validation_alias
     choices = read.choices if isinstance(read, AliasChoices) else [read]
     others = [one for one in choices if isinstance(one, str) and one != written]
-    return ModelField(attribute, written, tuple(dict.fromkeys(others)), annotation, default)
+    return DataField(attribute, written, tuple(dict.fromkeys(others)), annotation, default)
 
 
 def _said_of(annotation: Any) -> FieldInfo | None:
