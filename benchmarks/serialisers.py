@@ -578,7 +578,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
 
     packages = needed()
-    rows = []
+    rows: list[tuple[str, ...]] = []
     for whose in (OURS, THEIRS):
         sizes = packages[whose]
         named = ", ".join(f"{name} {size:.1f}" for name, size in sorted(sizes.items(), key=lambda one: -one[1]))
