@@ -27,7 +27,7 @@ Schema = Mapping[str, Any]
 
 
 def _shape(byte: int) -> int:
-    """What is asked of a byte, as one: of a number, an exponent's letter, a sign, before a value, or anything else."""
+    """One byte for each group: digits and the point, an exponent's letter, a sign, what precedes a value, the rest."""
     character = chr(byte)
     if character in "0123456789.":
         return ord("0")
@@ -80,7 +80,7 @@ def is_suspect(value: bytes) -> bool:
         return True
     at = shape.find(b"0e")
     while at >= 0:
-        # Fewer than 17 digits, and before them what is before a value: else it is text, as in a UUID.
+        # Fewer than 17 digits at the start of a value. Elsewhere they are text, as in a UUID.
         before = shape[max(at - len(_LONG), 0) : at + 1].rstrip(b"0").removesuffix(b"-")
         if not before or before.endswith(b":"):
             return True
@@ -125,7 +125,7 @@ class _Places:
             text = value.decode()
             document = json.loads(text, parse_float=number)
         except (ValueError, RecursionError):
-            # What is wrong with it is said by pydantic's parser.
+            # pydantic's parser says why it is no JSON.
             return value
         if all(one.is_exact for one in numbers):
             return value
@@ -183,7 +183,7 @@ class _Places:
                     break
 
     def _found_in_union(self, value: Any, schema: Schema, config: Schema) -> Iterator[int]:
-        """Those of the choice that pydantic makes, if it makes the same one of what is quoted."""
+        """The numbers in the member that pydantic chooses, if it chooses the same one when they are quoted."""
         chosen = self._choice(value, schema, config)
         if chosen is None:
             return

@@ -57,7 +57,7 @@ def reader_like_json(schema: Schema) -> Callable[[Any], object] | None:
 
 def _compiled(schema: Any, config: Any) -> SchemaValidator:
     try:
-        # A model would bring its own validator along, which knows nothing of what is changed here.
+        # Without this a model uses its own validator, which does not have our changes.
         return SchemaValidator(schema, config, _use_prebuilt=False)
     except TypeError:  # of a pydantic that has no such parameter
         return SchemaValidator(schema, config)

@@ -123,7 +123,6 @@ FORMATS = {
     "protobuf": of_protobuf,
 }
 
-# Cells as they are to be, and are not yet.
 PLAYED = [
     pytest.param(row, format, way, id=f"{row.name}-{format}-{way}")
     for row in ROWS

@@ -127,7 +127,7 @@ class _Branches:
                 steps[field["name"]] = step
 
         def of_record(data: Any) -> Any:
-            # The dict was made for this record, and nobody else has it.
+            # fastavro made the dict for this record, so it may be changed in place.
             for name, step in steps.items():
                 data[name] = step(data[name])
             return data

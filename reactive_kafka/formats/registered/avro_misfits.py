@@ -14,7 +14,7 @@ from reactive_kafka.formats.registered.avro_written import may_be_missing
 
 
 def misfit(schema: AvroSchema, plain: Any) -> str | None:
-    """What is wrong with plain data that could not be written; None: that is not known."""
+    """Why plain data could not be written, with the name of the field; None: the reason is not known."""
     return _misfit(schema, schema.root, plain, "the value")
 
 

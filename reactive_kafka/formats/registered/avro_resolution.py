@@ -55,7 +55,7 @@ _CLASSES: dict[str, tuple[type, ...]] = {
     "array": (list,),
     "map": (dict,),
 }
-"""Type -> the classes of what is read of it."""
+"""Type -> the classes that its values have in Python."""
 
 
 class Later:
@@ -108,7 +108,7 @@ class _Resolution:
         return _of_plain(written, asked)
 
     def _matches(self, written: Any, asked: Any) -> bool:
-        """Whether data of the one type may be data of the other, apart from what is inside of it."""
+        """Whether the reader's type takes the writer's, without a look at fields and items."""
         kind, wanted = type_of(written), type_of(asked)
         if kind in RECORDS and wanted in RECORDS:
             return _is_called(written, asked)

@@ -19,14 +19,13 @@ from typing import Any
 
 from reactive_kafka.errors import DecodeError, EncodeError, MissingExtraError
 from reactive_kafka.formats.names import FormatError
+from reactive_kafka.formats.registered.avro_limits import Types
 from reactive_kafka.formats.registered.schemas import Schema
-
-Types = Mapping[str, Any]
-"""Full name -> the schema of that name."""
 
 NAMED = ("record", "error", "enum", "fixed")
 RECORDS = ("record", "error")
 ONLY = "value"
+"""The only field of the record that stands for a schema that is no record."""
 
 
 @dataclass(frozen=True, slots=True)
